@@ -1,0 +1,1 @@
+"""Reinforcement learning as functions of arrays: networks, distributions, advantages, losses."""
