@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterable
 
 
@@ -27,3 +28,28 @@ def nearest(name: str, choices: Iterable[str], count: int = 3) -> list[str]:
     spelled = {choice.lower(): choice for choice in choices}
     close = difflib.get_close_matches(name.lower(), spelled, n=count, cutoff=0.5)
     return [spelled[match] for match in close]
+
+
+def at_least(field: str, value: int, low: int) -> None:
+    """Raises InvalidInput unless ``value`` is a whole number >= ``low``."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < low:
+        raise InvalidInput(field, value, f"a whole number of at least {low}")
+
+
+def finite(
+    field: str, value: float, *, low: float | None = None, above: float | None = None, high: float | None = None
+) -> None:
+    """Raises InvalidInput unless ``value`` is finite and inside the range."""
+    parts = [
+        f">= {low:g}" if low is not None else "",
+        f"> {above:g}" if above is not None else "",
+        f"<= {high:g}" if high is not None else "",
+    ]
+    inside = (
+        math.isfinite(value)
+        and (low is None or value >= low)
+        and (above is None or value > above)
+        and (high is None or value <= high)
+    )
+    if not inside:
+        raise InvalidInput(field, value, "a finite number " + " and ".join(part for part in parts if part))

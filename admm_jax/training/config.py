@@ -1,0 +1,164 @@
+"""Everything that defines a training run, checked before anything compiles."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import Literal
+
+from admm_jax.envs import registry as environments
+from admm_jax.errors import InvalidInput, at_least, finite
+from admm_jax.parallel import MappingChoice, check_worker_count
+from admm_jax.training import rules
+
+RuleName = Literal["admm", "fedavg", "fedprox", "gradient"]
+LossName = Literal["ppo", "a2c"]
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """One training run. Axes: W workers, E environments per worker, T steps per rollout.
+
+    A round collects rollouts-per-round x rollout x envs-per-worker x workers steps; each rollout is followed by its
+    local epochs, and one exchange ends the round. Settings that belong to a rule or a loss may be left out (None),
+    and must be left out with the others.
+
+    Raises:
+        InvalidInput: a setting outside its range, or one that belongs to another rule, inner solver or loss.
+    """
+
+    env: str = "Pong-v5"
+    """Environment: an Atari game of EnvPool (Pong-v5), gymnax:NAME, jax-pong or jax-pong-pixels."""
+    rule: RuleName = "admm"
+    """How workers agree: consensus ADMM, averaging of parameters (fedavg), the same with a proximal term (fedprox),
+    or averaging of every gradient (gradient: synchronous A2C/PPO)."""
+    loss: LossName = "ppo"
+    """Policy-gradient loss of the local problem."""
+
+    workers: int = 4
+    """Workers W; a multiple of the devices."""
+    envs_per_worker: int = 4
+    """Environments E of each worker."""
+    rollout: int = 128
+    """Steps T of each environment per rollout."""
+    rollouts_per_round: int = 1
+    """Rollouts (each followed by its local epochs) between two exchanges."""
+    local_epochs: int = 4
+    """Passes over a rollout."""
+    minibatches: int = 8
+    """Minibatches per pass; divides rollout x envs-per-worker."""
+
+    lr: float = 5e-4
+    """Learning rate of Adam."""
+    anneal_steps: int = 0
+    """Steps (of all workers, as collected) over which the learning rate falls linearly to 0; 0 keeps it constant."""
+    adam_eps: float = 1e-5
+    """Epsilon of Adam."""
+    max_grad_norm: float = 0.5
+    """Norm at which the gradient of the loss alone is clipped."""
+    gamma: float = 0.99
+    """Discount per step."""
+    gae_lambda: float = 0.95
+    """Decay of generalised advantages, 0 to 1."""
+    value_weight: float = 0.5
+    """Weight of the value loss."""
+    entropy_weight: float = 0.01
+    """Weight of the entropy bonus."""
+    clip: float | None = None
+    """ppo: how far the probability ratio may leave 1. [default: 0.1 on images, else 0.2]"""
+    clip_value: bool | None = None
+    """ppo: limit the value's step by clip as well. [default: False]"""
+    normalize_advantages: Literal["minibatch", "worker", "global", "none"] = "minibatch"
+    """Over what advantages get mean 0 and deviation 1: each minibatch, each worker's rollout, or the rollouts of all
+    workers (which exchanges three scalars)."""
+    clip_rewards: bool = True
+    """Train on the sign of rewards; scores are raw either way."""
+
+    inner: Literal["proximal", "gradient", "hybrid"] | None = None
+    """admm, fedprox: where the penalty acts: after each Adam step (proximal), inside the gradient, or the dual inside
+    and the pull after (hybrid, admm). [default: proximal]"""
+    kappa: float | None = None
+    """inner proximal, hybrid: pull per round; the distance to the consensus shrinks by exp(-kappa). [default: 0.3]"""
+    rho: float | None = None
+    """inner gradient, hybrid: penalty, loss per squared parameter. [default: 1 for gradient, 0.1 for hybrid]"""
+    restart: Literal["consensus", "worker"] | None = None
+    """admm: start local solves from z or from the worker's own last solution. [default: consensus]"""
+    over_relaxation: float | None = None
+    """admm: alpha, above 0 and below 2. [default: 1]"""
+    dual_leak: float | None = None
+    """admm: share of the dual forgotten at each exchange, 0 to 1. [default: 0]"""
+    share_moment_every: int | None = None
+    """all but gradient: rounds between averages of Adam's second moment; 0 never. [default: 1]"""
+
+    network: Literal["article", "nature", "mlp"] = "article"
+    """Actor-critic network."""
+    channels: tuple[int, ...] | None = (16, 16)
+    """Channels of the convolutions (article: 2 numbers, nature: 3)."""
+    hidden: tuple[int, ...] = (256,)
+    """Widths of the dense layers."""
+    frame_size: int = 42
+    """Atari: height and width of a frame, pixels."""
+    frame_stack: int = 4
+    """Atari: frames per observation."""
+
+    seed: int = 0
+    """Seed of everything random; not negative."""
+    worker_mapping: MappingChoice = "auto"
+    """Workers of one device all at once (vmap), one after the other (map), or what is fastest here (auto)."""
+
+    def __post_init__(self) -> None:
+        rules.check_settings(self)
+        for field in ("workers", "envs_per_worker", "rollout", "rollouts_per_round", "local_epochs", "minibatches"):
+            at_least(field, getattr(self, field), 1)
+        check_worker_count(self.workers, 1)
+        batch = self.rollout * self.envs_per_worker
+        if batch % self.minibatches:
+            raise InvalidInput(
+                "minibatches", self.minibatches, f"a divisor of rollout x envs_per_worker ({batch})"
+            )
+        at_least("anneal_steps", self.anneal_steps, 0)
+        at_least("seed", self.seed, 0)
+        if self.seed >= 2**31:
+            raise InvalidInput("seed", self.seed, "below 2147483648")
+        at_least("frame_size", self.frame_size, 16)
+        at_least("frame_stack", self.frame_stack, 1)
+        finite("lr", self.lr, low=0)
+        finite("adam_eps", self.adam_eps, above=0)
+        finite("max_grad_norm", self.max_grad_norm, above=0)
+        finite("gamma", self.gamma, low=0, high=1)
+        finite("gae_lambda", self.gae_lambda, low=0, high=1)
+        environments.check_name(self.env)
+
+    @property
+    def family(self) -> str:
+        """Where the environment comes from: atari, gymnax, jax-pong or jax-pong-pixels."""
+        return environments.family(self.env)
+
+    @property
+    def steps_per_rollout(self) -> int:
+        """Local optimiser steps after one rollout."""
+        return self.local_epochs * self.minibatches
+
+    @property
+    def steps_per_round(self) -> int:
+        """K, local optimiser steps between two exchanges."""
+        return self.rollouts_per_round * self.steps_per_rollout
+
+    @property
+    def env_steps_per_round(self) -> int:
+        """Environment calls of all workers in one round (resets included)."""
+        return self.rollouts_per_round * self.rollout * self.envs_per_worker * self.workers
+
+    def to_json(self) -> dict:
+        """JSON-able, with every setting spelled out."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: dict) -> TrainConfig:
+        """The inverse of `to_json`."""
+        tuples = {key: tuple(value) for key, value in values.items() if isinstance(value, list)}
+        return cls(**{**values, **tuples})
+
+    def differences(self, other: TrainConfig) -> list[str]:
+        """Settings in which two runs differ, as phrases."""
+        pairs = ((field.name, getattr(self, field.name), getattr(other, field.name)) for field in fields(self))
+        return [f"{name}: {mine!r}, asked for {theirs!r}" for name, mine, theirs in pairs if mine != theirs]

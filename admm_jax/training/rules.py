@@ -1,0 +1,124 @@
+"""Which settings belong to which rule and loss, their defaults, and the rule and loss they describe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from admm_jax.consensus import ADMM, FedAvg, FedProx, GradientAveraging, Rule
+from admm_jax.errors import InvalidInput, at_least, finite
+from admm_jax.rl.losses import A2CLoss, Loss, PPOLoss
+
+if TYPE_CHECKING:
+    from admm_jax.training.config import TrainConfig
+
+RULE_SETTINGS = (
+    "inner",
+    "kappa",
+    "rho",
+    "restart",
+    "over_relaxation",
+    "dual_leak",
+    "share_moment_every",
+)
+LOSS_SETTINGS = ("clip", "clip_value")
+
+INNER_SOLVERS = {"admm": ("proximal", "gradient", "hybrid"), "fedprox": ("proximal", "gradient")}
+INNER_DEFAULTS: dict[str, dict[str, float]] = {
+    "proximal": {"kappa": 0.3},
+    "gradient": {"rho": 1.0},
+    "hybrid": {"kappa": 0.3, "rho": 0.1},
+}
+
+
+def belonging(config: TrainConfig) -> dict[str, Any]:
+    """The settings that belong to the chosen rule, inner solver and loss, with their defaults."""
+    settings: dict[str, Any] = {}
+    if config.rule in INNER_SOLVERS:
+        inner = config.inner or "proximal"
+        settings |= {"inner": inner} | INNER_DEFAULTS.get(inner, {})
+    if config.rule == "admm":
+        settings |= {"restart": "consensus", "over_relaxation": 1.0, "dual_leak": 0.0}
+    if config.rule != "gradient":
+        settings |= {"share_moment_every": 1}
+    if config.loss == "ppo":
+        settings |= {"clip": 0.2 if config.network == "mlp" else 0.1, "clip_value": False}
+    return settings
+
+
+def check_settings(config: TrainConfig) -> None:
+    """Raises InvalidInput for a setting out of range or of another rule, inner solver or loss."""
+    for field, choices in (("rule", ("admm", "fedavg", "fedprox", "gradient")), ("loss", ("ppo", "a2c"))):
+        if getattr(config, field) not in choices:
+            raise InvalidInput(field, getattr(config, field), f"one of {', '.join(choices)}")
+    inner_solvers = INNER_SOLVERS.get(config.rule, ())
+    if config.inner is not None and inner_solvers and config.inner not in inner_solvers:
+        raise InvalidInput("inner", config.inner, f"one of {', '.join(inner_solvers)} with rule {config.rule}")
+    accepted = belonging(config)
+    for field in RULE_SETTINGS + LOSS_SETTINGS:
+        value = getattr(config, field)
+        if value is not None and field not in accepted:
+            chosen = f"loss {config.loss}" if field in LOSS_SETTINGS else f"rule {config.rule}"
+            if field not in LOSS_SETTINGS and "inner" in accepted:
+                chosen += f" and inner {accepted['inner']}"
+            raise InvalidInput(field, value, f"left out with {chosen}, to which it does not belong")
+    if config.kappa is not None:
+        finite("kappa", config.kappa, above=0)
+    if config.rho is not None:
+        finite("rho", config.rho, above=0)
+    if config.share_moment_every is not None:
+        at_least("share_moment_every", config.share_moment_every, 0)
+    make_rule(config)
+    make_loss(config)
+
+
+def spelled_out(config: TrainConfig) -> TrainConfig:
+    """The same run with every setting that belongs to it written down."""
+    return replace(
+        config, **{name: value for name, value in belonging(config).items() if getattr(config, name) is None}
+    )
+
+
+def _settings(config: TrainConfig) -> dict[str, Any]:
+    given = {name: getattr(config, name) for name in RULE_SETTINGS + LOSS_SETTINGS}
+    return {name: default if given[name] is None else given[name] for name, default in belonging(config).items()}
+
+
+def make_rule(config: TrainConfig) -> Rule:
+    """The consensus rule of a run."""
+    settings = _settings(config)
+    if config.rule == "admm":
+        return ADMM(**{name: settings[name] for name in ("inner", "restart", "over_relaxation", "dual_leak")})
+    if config.rule == "fedprox":
+        return FedProx(inner=settings["inner"])
+    return FedAvg() if config.rule == "fedavg" else GradientAveraging()
+
+
+def make_loss(config: TrainConfig) -> Loss:
+    """The loss of a run."""
+    weights = {"value_weight": config.value_weight, "entropy_weight": config.entropy_weight}
+    if config.loss == "a2c":
+        return A2CLoss(**weights)
+    settings = _settings(config)
+    return PPOLoss(clip=settings["clip"], clip_value=settings["clip_value"], **weights)
+
+
+@dataclass(frozen=True)
+class Penalty:
+    """What the local problem's penalty is made of; see docs/admm.md.
+
+    Attributes:
+        kappa: pull per round, None if there is no pull.
+        rho: penalty inside the gradient, None where the pull alone defines it.
+        share_moment_every: rounds between averages of the second moment, 0 for never.
+    """
+
+    kappa: float | None
+    rho: float | None
+    share_moment_every: int
+
+
+def make_penalty(config: TrainConfig) -> Penalty:
+    """The penalty of a run."""
+    settings = _settings(config)
+    return Penalty(settings.get("kappa"), settings.get("rho"), settings.get("share_moment_every", 0))

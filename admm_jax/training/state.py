@@ -1,0 +1,83 @@
+"""All state that training carries from one round to the next."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from admm_jax.consensus import ConsensusState, Shared, Workers
+from admm_jax.parallel import REPLICATED, SHARDED
+from admm_jax.rl.rollout import EpisodeScores
+
+
+class Adam(NamedTuple):
+    """Moments of Adam (Kingma & Ba 2015, algorithm 1), one set per worker; leaves [W, ...].
+
+    Attributes:
+        count: steps taken, int32 [W].
+        mu: decaying mean of gradients. nu: of their squares.
+    """
+
+    count: jax.Array
+    mu: Any
+    nu: Any
+
+
+class Counters(NamedTuple):
+    """Totals since the start, int32 scalars equal on every device.
+
+    Attributes:
+        env_steps: valid agent steps of all workers.
+        episodes: finished episodes.
+    """
+
+    env_steps: jax.Array
+    episodes: jax.Array
+
+
+class TrainState(NamedTuple):
+    """Everything: training goes on from it as if it had never stopped (environments permitting).
+
+    Attributes:
+        consensus: z, duals, penalty, round number.
+        adam: local optimisers.
+        environment: state of all environments; leading axes divisible by the number of devices.
+        observation: what each environment's policy acts on next, [W, E, *obs].
+        scores: episodes in progress, [W, E].
+        counters: totals.
+    """
+
+    consensus: ConsensusState
+    adam: Adam
+    environment: Any
+    observation: jax.Array
+    scores: EpisodeScores
+    counters: Counters
+
+
+STATE_SPECS = TrainState(
+    consensus=ConsensusState(shared=REPLICATED, workers=SHARDED),  # type: ignore[arg-type]
+    adam=SHARDED,  # type: ignore[arg-type]
+    environment=SHARDED,
+    observation=SHARDED,  # type: ignore[arg-type]
+    scores=SHARDED,  # type: ignore[arg-type]
+    counters=REPLICATED,  # type: ignore[arg-type]
+)
+"""How the state lies on a mesh: workers and environments split over the devices, the consensus on each of them."""
+
+__all__ = ["STATE_SPECS", "Adam", "Counters", "Shared", "TrainState", "Workers", "sha256"]
+
+
+def sha256(tree: Any) -> str:
+    """Fingerprint of a pytree: names, dtypes, shapes and bits of all leaves (keys of random numbers included)."""
+    digest = hashlib.sha256()
+    for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+        if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            leaf = jax.random.key_data(leaf)
+        array = np.ascontiguousarray(jax.device_get(leaf))
+        digest.update(f"{jax.tree_util.keystr(path)}:{array.dtype}:{array.shape}".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
