@@ -166,9 +166,9 @@ class EnvPoolEnvironment:
     def _step_pool(self, index, token, action):
         """Step one pool; returns the next token and (observation, reward, terminated, truncated, elapsed)."""
         if self.backend == "host":
-            return self._host_step(index, token, action)
+            return _belonging_to(index, self._host_step(index, token, action))
         if len(self._branches) == 1:
-            return self._branches[0](token, action)
+            return _belonging_to(index, self._branches[0](token, action))
         # The handle is compiled into each pool's call, so the pool is chosen by branch and not by token.
         return jax.lax.switch(index, self._branches, token, action)
 
@@ -228,6 +228,15 @@ def _xla_branch(step):
         return token, _needed(result)
 
     return branch
+
+
+def _belonging_to(index, tree):
+    """``tree`` as values of the device that holds ``index``.
+
+    A foreign call's results count as equal on all devices of a ``shard_map``, which they are not. A select between a
+    value and itself, by a condition that differs by device, says so and compiles to nothing.
+    """
+    return jax.tree.map(lambda leaf: jnp.where(index >= 0, leaf, leaf), tree)
 
 
 def _needed(result):
