@@ -28,7 +28,7 @@ from admm_jax.consensus.problems import (
     ridge,
 )
 from admm_jax.consensus.solve import Trajectory, solve
-from admm_jax.errors import InvalidInput
+from admm_jax.errors import InvalidInput, at_least, finite
 
 
 class Plan(NamedTuple):
@@ -97,20 +97,21 @@ class ConvexConsensus:
     plan: Plan = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if self.rounds < 1:
-            raise InvalidInput("rounds", self.rounds, "a whole number >= 1")
+        at_least("rounds", self.rounds, 1)
         inner = self._inner()
         self._refuse_what_does_not_belong(inner)
         problem = self._problem()
-        steps = _positive("inner_steps", 10 if self.inner_steps is None else self.inner_steps)
-        lr = _positive("inner_lr", 0.1 if self.inner_lr is None else self.inner_lr)
+        steps = 10 if self.inner_steps is None else self.inner_steps
+        lr = 0.1 if self.inner_lr is None else self.inner_lr
+        at_least("inner_steps", steps, 1)
+        finite("inner_lr", lr, above=0)
         plan = Plan(
             problem=problem,
             rule=self._rule(inner, problem.regularizer),
             penalties=self._penalties(problem, inner, steps, lr),
             participates=self._participation(problem.num_workers),
             weights=self._weights(problem.num_workers),
-            steps=int(steps),
+            steps=steps,
             lr=lr,
         )
         object.__setattr__(self, "plan", plan)
@@ -167,11 +168,12 @@ class ConvexConsensus:
             regularizer=regularizer,
         )
 
-    def _penalties(self, problem: Problem, inner: str, steps: float, lr: float) -> np.ndarray:
+    def _penalties(self, problem: Problem, inner: str, steps: int, lr: float) -> np.ndarray:
         if self.rule == "fedavg":
             # g(z) is the only term that sees it: with one local step this makes fedavg proximal gradient descent.
             return np.full(self.rounds, 1 / (steps * lr))
-        rho = _positive("rho", 1.0 if self.rho is None else self.rho)
+        rho = 1.0 if self.rho is None else self.rho
+        finite("rho", rho, above=0)
         changes = _penalty_changes(self.rho_at, self.rounds)
         if inner == "exact" and isinstance(problem, Quadratics):
             worker = int(np.argmin(problem.curvature))
@@ -316,14 +318,6 @@ def _converted(texts: list[str], convert: Callable[[str], Any]) -> list | None:
         return [convert(text) for text in texts]
     except ValueError:
         return None
-
-
-def _positive(name: str, value: float) -> float:
-    if not (math.isfinite(value) and value > 0):
-        raise InvalidInput(
-            name, value, "a whole number >= 1" if name == "inner_steps" else "a finite number above 0"
-        )
-    return value
 
 
 if __name__ == "__main__":

@@ -21,6 +21,9 @@ def recentre(workers: Workers, reduction: Reduction) -> Workers:
 def forget_duals(workers: Workers, forget: jax.Array, reduction: Reduction) -> Workers:
     """Set the duals of some workers to 0 and re-centre all; their failure counts start again.
 
+    Nothing changes if nobody forgets: duals that do not sum to 0, because some workers were absent lately or the
+    consensus carries a regulariser, are as they should be.
+
     Args:
         workers: leaves [W, ...].
         forget: bool [W].
@@ -30,7 +33,9 @@ def forget_duals(workers: Workers, forget: jax.Array, reduction: Reduction) -> W
     if workers.scaled_dual is None:
         return workers
     zeros = jax.tree.map(jnp.zeros_like, workers.scaled_dual)
-    return recentre(_shift_duals(workers, select(forget, zeros, workers.scaled_dual)), reduction)
+    mended = recentre(_shift_duals(workers, select(forget, zeros, workers.scaled_dual)), reduction)
+    anyone = reduction.sum(forget.astype(jnp.int32)) > 0
+    return jax.tree.map(lambda new, old: jnp.where(anyone, new, old), mended, workers)
 
 
 def remove(state: ConsensusState, leaving: int, reduction: Reduction) -> ConsensusState:

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from admm_jax.consensus.regularizer import Regularizer
-from admm_jax.errors import InvalidInput
+from admm_jax.errors import InvalidInput, at_least, finite
 
 SAMPLES_PER_COORDINATE = 20
 """Samples of each worker per unknown: enough that every f_i is curved about equally (0.6 to 1.5) in all directions,
@@ -280,8 +280,7 @@ def logistic(workers: int = 4, dim: int = 20, seed: int = 0, l1: float = 0.0, l2
     Raises:
         InvalidInput: a value outside its range.
     """
-    if not (np.isfinite(l2) and l2 > 0):
-        raise InvalidInput("l2", l2, "a finite number above 0")
+    finite("l2", l2, above=0)
     regularizer = Regularizer(l1=l1)
     features, truth, random = _random_data(workers, dim, seed)
     features, truth = 2 * features, truth / (2 * np.sqrt(dim))
@@ -307,9 +306,8 @@ def _least_squares(workers: int, dim: int, seed: int, regularizer: Regularizer) 
 
 def _random_data(workers: int, dim: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.random.Generator]:
     """Features [W, n, d], true coefficients [W, d] that differ a little between workers, and the generator."""
-    for field, value, least in (("workers", workers, 1), ("dim", dim, 1), ("seed", seed, 0)):
-        if value < least:
-            raise InvalidInput(field, value, f"a whole number >= {least}")
+    for field, value, low in (("workers", workers, 1), ("dim", dim, 1), ("seed", seed, 0)):
+        at_least(field, value, low)
     random = np.random.default_rng(seed)
     common = random.normal(size=dim) * (np.arange(dim) % 2 == 0)
     truth = common + 0.3 * random.normal(size=(workers, dim))

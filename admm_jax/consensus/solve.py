@@ -15,7 +15,7 @@ from admm_jax.consensus.problems import Problem
 from admm_jax.consensus.reduction import LocalReduction
 from admm_jax.consensus.rule import Rule
 from admm_jax.consensus.state import ConsensusState, Residuals
-from admm_jax.errors import InvalidInput
+from admm_jax.errors import InvalidInput, at_least, finite
 
 
 class Trajectory(NamedTuple):
@@ -64,12 +64,9 @@ def solve(
     Raises:
         InvalidInput: a number outside its range, or an array of another shape.
     """
-    if rounds < 1:
-        raise InvalidInput("rounds", rounds, "a whole number >= 1")
-    if steps < 1:
-        raise InvalidInput("steps", steps, "a whole number >= 1")
-    if not (np.isfinite(lr) and lr > 0):
-        raise InvalidInput("lr", lr, "a finite number above 0")
+    at_least("rounds", rounds, 1)
+    at_least("steps", steps, 1)
+    finite("lr", lr, above=0)
     penalties = np.asarray(penalty, np.float64)
     if penalties.shape not in ((), (rounds,)) or not (np.isfinite(penalties) & (penalties > 0)).all():
         raise InvalidInput("penalty", penalty, f"a finite number above 0, or {rounds} of them, one per round")

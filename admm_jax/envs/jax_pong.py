@@ -1,8 +1,9 @@
-"""Pong in JAX: small enough for sweeps and accelerators, and beatable only by aiming.
+"""Pong in JAX: small enough for sweeps and accelerators, and won by aiming.
 
 The court is [-1, 1] x [-1, 1]; x points to the agent, whose paddle guards x = 1, and y points up. The
-horizontal speed of the ball is fixed; its vertical speed after the agent's hit is proportional to the distance
-from the paddle's centre, so a hit with the paddle's edge outruns the opponent, whose speed is limited.
+horizontal speed of the ball is fixed; its vertical speed after the agent's hit grows with the square of the
+distance from the paddle's centre, so that only a hit near the paddle's edge outruns the opponent, whose speed is
+limited: a hit by chance is seldom a point, an aimed one mostly is.
 """
 
 from __future__ import annotations
@@ -44,18 +45,18 @@ class PongParams(environment.EnvParams):
         return_spread: the same for the opponent's hits, which are not aimed.
         paddle_speed: of the agent.
         paddle_half: half the height of either paddle.
-        opponent_speed: its difficulty; at ``steepest`` or above it misses nothing.
+        opponent_speed: its difficulty; at ``steepest`` or above it misses nothing. It follows the ball.
         points_to_win: the game ends (terminates) when one side has as many.
         max_steps_in_episode: after as many steps the game is truncated.
     """
 
-    ball_speed: float = 0.06
-    steepest: float = 0.06
-    serve_spread: float = 0.03
-    return_spread: float = 0.04
-    paddle_speed: float = 0.06
+    ball_speed: float = 0.075
+    steepest: float = 0.14
+    serve_spread: float = 0.0375
+    return_spread: float = 0.06
+    paddle_speed: float = 0.05
     paddle_half: float = 0.2
-    opponent_speed: float = 0.035
+    opponent_speed: float = 0.075
     points_to_win: int = 21
     max_steps_in_episode: int = 5000
 

@@ -91,10 +91,10 @@ class TrainConfig:
 
     network: Literal["article", "nature", "mlp"] = "article"
     """Actor-critic network."""
-    channels: tuple[int, ...] | None = (16, 16)
-    """Channels of the convolutions (article: 2 numbers, nature: 3)."""
-    hidden: tuple[int, ...] = (256,)
-    """Widths of the dense layers."""
+    channels: tuple[int, ...] | None = None
+    """article, nature: channels of the convolutions. [default: 16 16 for article, 32 64 64 for nature]"""
+    hidden: tuple[int, ...] | None = None
+    """Widths of the dense layers. [default: 256 for article, 512 for nature, 64 64 for mlp]"""
     frame_size: int = 42
     """Atari: height and width of a frame, pixels."""
     frame_stack: int = 4

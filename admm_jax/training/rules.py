@@ -22,6 +22,14 @@ RULE_SETTINGS = (
     "share_moment_every",
 )
 LOSS_SETTINGS = ("clip", "clip_value")
+NETWORK_SETTINGS = ("channels", "hidden")
+OPTIONAL_SETTINGS = RULE_SETTINGS + LOSS_SETTINGS + NETWORK_SETTINGS
+
+LAYERS: dict[str, dict[str, tuple[int, ...]]] = {
+    "article": {"channels": (16, 16), "hidden": (256,)},
+    "nature": {"channels": (32, 64, 64), "hidden": (512,)},
+    "mlp": {"hidden": (64, 64)},
+}
 
 INNER_SOLVERS = {"admm": ("proximal", "gradient", "hybrid"), "fedprox": ("proximal", "gradient")}
 INNER_DEFAULTS: dict[str, dict[str, float]] = {
@@ -32,7 +40,7 @@ INNER_DEFAULTS: dict[str, dict[str, float]] = {
 
 
 def belonging(config: TrainConfig) -> dict[str, Any]:
-    """The settings that belong to the chosen rule, inner solver and loss, with their defaults."""
+    """The settings that belong to the chosen rule, inner solver, loss and network, with their defaults."""
     settings: dict[str, Any] = {}
     if config.rule in INNER_SOLVERS:
         inner = config.inner or "proximal"
@@ -43,7 +51,7 @@ def belonging(config: TrainConfig) -> dict[str, Any]:
         settings |= {"share_moment_every": 1}
     if config.loss == "ppo":
         settings |= {"clip": 0.2 if config.network == "mlp" else 0.1, "clip_value": False}
-    return settings
+    return settings | LAYERS[config.network]
 
 
 def check_settings(config: TrainConfig) -> None:
@@ -54,14 +62,19 @@ def check_settings(config: TrainConfig) -> None:
     inner_solvers = INNER_SOLVERS.get(config.rule, ())
     if config.inner is not None and inner_solvers and config.inner not in inner_solvers:
         raise InvalidInput("inner", config.inner, f"one of {', '.join(inner_solvers)} with rule {config.rule}")
+    if config.network not in LAYERS:
+        raise InvalidInput("network", config.network, f"one of {', '.join(LAYERS)}")
     accepted = belonging(config)
-    for field in RULE_SETTINGS + LOSS_SETTINGS:
-        value = getattr(config, field)
-        if value is not None and field not in accepted:
-            chosen = f"loss {config.loss}" if field in LOSS_SETTINGS else f"rule {config.rule}"
-            if field not in LOSS_SETTINGS and "inner" in accepted:
-                chosen += f" and inner {accepted['inner']}"
-            raise InvalidInput(field, value, f"left out with {chosen}, to which it does not belong")
+    inner = f" and inner {accepted['inner']}" if "inner" in accepted else ""
+    for settings, owner in (
+        (RULE_SETTINGS, f"rule {config.rule}{inner}"),
+        (LOSS_SETTINGS, f"loss {config.loss}"),
+        (NETWORK_SETTINGS, f"network {config.network}"),
+    ):
+        for field in settings:
+            if getattr(config, field) is not None and field not in accepted:
+                allowed = f"left out with {owner}, to which it does not belong"
+                raise InvalidInput(field, getattr(config, field), allowed)
     if config.kappa is not None:
         finite("kappa", config.kappa, above=0)
     if config.rho is not None:
@@ -80,7 +93,7 @@ def spelled_out(config: TrainConfig) -> TrainConfig:
 
 
 def _settings(config: TrainConfig) -> dict[str, Any]:
-    given = {name: getattr(config, name) for name in RULE_SETTINGS + LOSS_SETTINGS}
+    given = {name: getattr(config, name) for name in OPTIONAL_SETTINGS}
     return {name: default if given[name] is None else given[name] for name, default in belonging(config).items()}
 
 

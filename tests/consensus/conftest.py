@@ -25,7 +25,22 @@ def x64():
 def targets() -> dict[str, np.ndarray]:
     """Three workers' optima on a tree of a matrix, a vector and a scalar; leaves [3, ...]."""
     random = np.random.default_rng(7)
-    return {name: random.normal(size=(3, *shape)) for name, shape in {"a": (2, 3), "b": (4,), "c": ()}.items()}
+    return {
+        name: random.normal(size=(3, *shape)) for name, shape in {"a": (2, 3), "b": (4,), "c": ()}.items()
+    }
+
+
+@pytest.fixture
+def exchange() -> Callable[..., tuple[ConsensusState, Residuals]]:
+    """``exchange(rule, theta, state, participates, healthy=None)``, compiled, with all workers in hand."""
+    return _exchange
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _exchange(
+    rule: Any, theta: Any, state: ConsensusState, participates: jax.Array, healthy: jax.Array | None = None
+) -> tuple[ConsensusState, Residuals]:
+    return rule.exchange(theta, state, participates=participates, reduction=LocalReduction(), healthy=healthy)
 
 
 @pytest.fixture

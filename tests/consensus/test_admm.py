@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from admm_jax.consensus import ADMM, ConsensusState, LocalReduction, Regularizer, local_step, pull_strength
+from admm_jax.consensus import ADMM, Regularizer, local_step, pull_strength
 from admm_jax.consensus.problems import quadratics
 from admm_jax.consensus.solve import solve
 from admm_jax.errors import InvalidInput
@@ -83,7 +83,9 @@ def test_inexact_solvers_reach_the_optimum_from_either_start(x64, inner, restart
 
 
 def test_the_two_starts_take_different_paths(x64):
-    paths = [solve(ADMM(restart=restart), example_1(), rounds=3, steps=2).z for restart in ("consensus", "worker")]
+    paths = [
+        solve(ADMM(restart=restart), example_1(), rounds=3, steps=2).z for restart in ("consensus", "worker")
+    ]
     assert abs(paths[0][0] - paths[1][0]) < 1e-12
     assert abs(paths[0][-1] - paths[1][-1]) > 1e-3
 
@@ -122,8 +124,10 @@ def test_negative_curvature_is_allowed_where_the_sum_is_convex(x64):
 
 def test_a_penalty_per_coordinate_is_as_many_scalar_problems(x64, tree_round, params, targets):
     rule = ADMM(inner="exact", over_relaxation=1.2)
-    penalty = jax.tree.map(lambda leaf: 0.3 + jnp.abs(jnp.sin(jnp.arange(leaf.size) + 1.0)).reshape(leaf.shape),
-                           params(jnp.float64))
+    penalty = jax.tree.map(
+        lambda leaf: 0.3 + jnp.abs(jnp.sin(jnp.arange(leaf.size) + 1.0)).reshape(leaf.shape),
+        params(jnp.float64),
+    )
     state = rule.init(params(jnp.float64), 3, penalty=penalty)
     for _ in range(4):
         state, _ = tree_round(rule, state, targets, jnp.ones(3, bool))
@@ -139,7 +143,12 @@ def test_a_penalty_per_coordinate_is_as_many_scalar_problems(x64, tree_round, pa
 
 def test_what_each_inner_solver_shows_to_the_optimiser(x64):
     rho, c, z, u, theta, grad = 0.7, 0.25, 1.5, 0.4, 2.0, -1.1
-    seen = {"proximal": grad, "exact": grad, "hybrid": grad + rho * u, "gradient": grad + rho * (theta - z + u)}
+    seen = {
+        "proximal": grad,
+        "exact": grad,
+        "hybrid": grad + rho * u,
+        "gradient": grad + rho * (theta - z + u),
+    }
     pulled = {"proximal": (theta + c * (z - u)) / (1 + c), "hybrid": (theta + c * z) / (1 + c)}
     for inner, expected in seen.items():
         rule = ADMM(inner=inner)
@@ -200,12 +209,3 @@ def test_a_regulariser_changes_where_duals_sum_to(x64):
     run = solve(ADMM(inner="exact", regularizer=Regularizer(l1=0.6)), problem, rounds=100)
     assert run.z[-1] == pytest.approx((2 * 3 + 1 - 0.6) / 3, abs=1e-10)
     assert run.dual[-1].sum() == pytest.approx(0.6, abs=1e-9)
-
-
-def test_state_counts_rounds():
-    state: ConsensusState = EXACT.init(jnp.zeros(()), 2)
-    for expected in (1, 2):
-        state, _ = EXACT.exchange(
-            jnp.ones(2), state, participates=jnp.ones(2, bool), reduction=LocalReduction()
-        )
-        assert state.shared.round == expected

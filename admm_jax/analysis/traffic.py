@@ -1,0 +1,40 @@
+"""What an algorithm sends: bytes from a worker to a parameter server, by closed formula.
+
+Counted are the numbers that the algorithm exchanges, as float32. Scalars for logs (residual norms, returns) are not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+BYTES_PER_NUMBER = 4
+
+
+@dataclass(frozen=True)
+class Uplink:
+    """What one worker sends up per round.
+
+    Args:
+        size: d, numbers in a parameter vector.
+        averages_gradients: whether a gradient goes up at every local step (synchronous rules).
+        steps_per_round: K.
+        share_moment_every: rounds between averages of the second moment (d more numbers), 0 for never.
+        scalars_per_round: further numbers, such as three per rollout for advantages normalised over all workers.
+    """
+
+    size: int
+    averages_gradients: bool
+    steps_per_round: int
+    share_moment_every: int
+    scalars_per_round: int = 0
+
+    def numbers(self, round_index: int) -> int:
+        """Numbers sent in a round, counted from 0."""
+        gradients = self.size * self.steps_per_round if self.averages_gradients else 0
+        every = self.share_moment_every
+        moment = self.size if every and (round_index + 1) % every == 0 else 0
+        return self.size + gradients + moment + self.scalars_per_round
+
+    def bytes(self, round_index: int) -> int:
+        """Bytes sent in a round, counted from 0."""
+        return BYTES_PER_NUMBER * self.numbers(round_index)

@@ -1,0 +1,85 @@
+"""A training run from command-line flags."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from admm_jax import cli
+from admm_jax.errors import InvalidInput, nearest
+from admm_jax.training.config import TrainConfig
+from admm_jax.training.defaults import PRESETS, default_config, default_options
+from admm_jax.training.options import RunOptions
+from admm_jax.training.run_folder import read_config
+
+
+@dataclass(frozen=True)
+class _AsGiven(TrainConfig):
+    """Settings as given, checked later: those of a run to resume are first compared with its own."""
+
+    def __post_init__(self) -> None:
+        pass
+
+
+def parse_run(arguments: Sequence[str], description: str) -> tuple[TrainConfig, RunOptions]:
+    """Flags as a checked run. Defaults are those of the environment, loss and preset, or of the run to resume.
+
+    Raises:
+        InvalidInput: a flag's value does not fit.
+        SystemExit: unknown flag (2), help (0).
+    """
+    first = _first_look(arguments)
+    if first.resume is None:
+        given_env = first.env or TrainConfig.env
+        start = default_config(given_env, first.loss or TrainConfig.loss, first.preset)
+        options = default_options(given_env, first.preset)
+    else:
+        if first.preset != "default":
+            raise InvalidInput("preset", first.preset, "left out with resume, which keeps the settings of the run")
+        stored = read_config(Path(first.resume))
+        start = TrainConfig.from_json(stored["train"])
+        options = replace(RunOptions(**_known(stored["run"])), resume=None, run_dir=None)
+
+    as_given = _AsGiven(**asdict(start))
+
+    @dataclass(frozen=True)
+    class Flags:
+        train: Annotated[_AsGiven, tyro.conf.arg(name="")] = as_given
+        run: Annotated[RunOptions, tyro.conf.arg(name="")] = options
+        preset: str = "default"
+        """Settings to start from: default, or smoke (everything, in about a minute)."""
+
+    Flags.__doc__ = description
+    flags = cli.parse(Flags, arguments)
+    if first.resume is not None:
+        differences = start.differences(flags.train)
+        if differences:
+            raise InvalidInput("resume", first.resume, f"a run with the same settings; it has {'; '.join(differences)}")
+    return TrainConfig(**asdict(flags.train)), flags.run
+
+
+def _first_look(arguments: Sequence[str]) -> argparse.Namespace:
+    """The flags that other flags' defaults depend on."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    for name in ("env", "loss", "resume"):
+        parser.add_argument(f"--{name}", nargs="?")
+    parser.add_argument("--preset", nargs="?", default="default")
+    first, _ = parser.parse_known_args(list(arguments))
+    if first.loss not in (None, "ppo", "a2c"):
+        first.loss = None  # the full parser will say what is allowed
+    if first.preset not in PRESETS:
+        hint = nearest(str(first.preset), PRESETS, 1)
+        raise InvalidInput(
+            "preset", first.preset, f"one of {', '.join(PRESETS)}" + (f" (did you mean {hint[0]}?)" if hint else "")
+        )
+    return first
+
+
+def _known(stored: dict) -> dict:
+    names = {field.name for field in fields(RunOptions)}
+    return {name: value for name, value in stored.items() if name in names}

@@ -1,0 +1,61 @@
+"""Starting points: settings that were measured to work, by kind of environment, and presets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from admm_jax.training.config import TrainConfig
+from admm_jax.training.options import RunOptions
+
+_VECTOR: dict[str, Any] = {
+    "workers": 8,
+    "minibatches": 4,
+    "lr": 1e-3,
+    "network": "mlp",
+    "clip_rewards": False,
+}
+_IMAGE: dict[str, Any] = {"workers": 4}
+
+PRESETS = ("default", "smoke")
+
+
+def default_config(env: str, loss: str = "ppo", preset: str = "default") -> TrainConfig:
+    """Settings for an environment and a loss, before the user changes any.
+
+    Raises:
+        InvalidInput: no such environment.
+    """
+    probe = TrainConfig(env=env)  # refuses unknown names
+    settings: dict[str, Any] = {"env": env, "loss": loss}
+    if probe.family in ("gymnax", "jax-pong"):
+        settings |= _VECTOR
+        if "MinAtar" in env:
+            settings |= {"network": "article", "hidden": (128,)}
+    else:
+        settings |= _IMAGE
+        if probe.family == "jax-pong-pixels":
+            settings |= {"clip_rewards": False}
+    if loss == "a2c":
+        # One pass: without a clipped ratio, later passes would be off-policy.
+        settings |= {"local_epochs": 1}
+    if preset == "smoke":
+        settings |= {"rollout": 32, "local_epochs": 1, "minibatches": 2}
+    return TrainConfig(**settings)
+
+
+def default_options(env: str, preset: str = "default") -> RunOptions:
+    """How long to train on an environment, before the user says otherwise."""
+    family = TrainConfig(env=env).family
+    options = RunOptions()
+    if family in ("gymnax", "jax-pong"):
+        options = replace(options, total_steps=500_000, eval_every=100_000)
+    if family == "jax-pong":
+        options = replace(options, total_steps=2_000_000, eval_every=200_000)
+    if family == "atari":
+        options = replace(options, log_every=4)
+    if preset == "smoke":
+        options = replace(
+            options, total_steps=4_000, eval_every=2_000, eval_episodes=2, final_episodes=4, log_every=1
+        )
+    return options
