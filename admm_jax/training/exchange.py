@@ -8,6 +8,7 @@ to survive when lr or v changes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -18,8 +19,6 @@ from admm_jax.consensus import (
     Reduction,
     Residuals,
     Rule,
-    Shared,
-    Workers,
     pull_strength,
     weighted_mean,
 )
@@ -40,12 +39,14 @@ class Exchange(NamedTuple):
         penalty: kappa, rho and sharing.
         steps_per_round: K.
         adam_eps: epsilon of Adam, part of its metric.
+        ravel: a worker's tree of parameters -> the flat vector [d] that workers agree on.
     """
 
     rule: Rule
     penalty: Penalty
     steps_per_round: int
     adam_eps: float
+    ravel: Callable[[Any], jax.Array]
 
     @property
     def strength(self) -> jax.Array:
@@ -62,16 +63,16 @@ class Exchange(NamedTuple):
         """Whether the pull defines the penalty (no rho of its own)."""
         return self.penalty.kappa is not None and self.penalty.rho is None
 
-    def initial_penalty(self, params: Any, lr: jax.Array) -> Any:
-        """Penalty before any metric is known: D counts as 1."""
+    def initial_penalty(self, params: jax.Array, lr: jax.Array) -> jax.Array:
+        """Penalty of parameters [d] before any metric is known: D counts as 1."""
         if not self.pulls_alone:
             return jnp.asarray(1.0 if self.penalty.rho is None else self.penalty.rho)
         scalar = self.strength / jnp.maximum(lr, SMALLEST_LR)
-        return jax.tree.map(lambda x: jnp.full_like(x, scalar), params) if self.follows_metric else scalar
+        return jnp.full_like(params, scalar) if self.follows_metric else scalar
 
     def __call__(
         self,
-        theta: Any,
+        theta: jax.Array,
         adam: Adam,
         nu_before: Any,
         state: ConsensusState,
@@ -83,7 +84,8 @@ class Exchange(NamedTuple):
         """Meet.
 
         Args:
-            theta, adam: after the local steps, leaves [W, ...].
+            theta: after the local steps, [W, d].
+            adam: after the local steps, trees with leaves [W, ...].
             nu_before: second moments before them, to go back to.
             state: of the consensus.
             lr, next_lr: of this round and of the next.
@@ -126,7 +128,7 @@ class Exchange(NamedTuple):
         def keep() -> tuple[Any, Any, Any]:
             if not self.pulls_alone:
                 return own_nu, shared.penalty, shared.penalty
-            return own_nu, shared.penalty, jax.tree.map(lambda rho: rho * (lr / next_lr), shared.penalty)
+            return own_nu, shared.penalty, shared.penalty * (lr / next_lr)
 
         def share() -> tuple[Any, Any, Any]:
             mean, weight_sum, _ = weighted_mean(adam.nu, jnp.where(healthy, workers.weight, 0), reduction)
@@ -136,17 +138,11 @@ class Exchange(NamedTuple):
                 _, penalty, next_penalty = keep()
                 return nu, penalty, next_penalty
             steps = (shared.round + 1) * self.steps_per_round
-            common = metric(steps, mean, self.adam_eps)
+            common = self.strength * self.ravel(metric(steps, mean, self.adam_eps))
             # Until a metric is known the duals have no unit to keep: the first one is adopted, not changed to.
             first = shared.round < every
-            penalty = jax.tree.map(
-                lambda old, d: jnp.where(first & someone, self.strength * d / lr, old), shared.penalty, common
-            )
-            next_penalty = jax.tree.map(
-                lambda old, d: jnp.where(someone, self.strength * d / next_lr, old * (lr / next_lr)),
-                penalty,
-                common,
-            )
+            penalty = jnp.where(first & someone, common / lr, shared.penalty)
+            next_penalty = jnp.where(someone, common / next_lr, penalty * (lr / next_lr))
             return nu, penalty, next_penalty
 
         if every == 0:
@@ -154,6 +150,3 @@ class Exchange(NamedTuple):
         if every == 1:
             return share()
         return jax.lax.cond((shared.round + 1) % every == 0, share, keep)
-
-
-__all__ = ["Exchange", "Shared", "Workers"]

@@ -110,8 +110,8 @@ def solve_locally(
     """All optimiser steps after one rollout.
 
     Args:
-        theta, adam, workers: leaves [W, ...].
-        shared: replicated.
+        theta, adam: trees of the network, leaves [W, ...].
+        workers, shared: the consensus as such trees.
         data: leaves [W, B, ...].
         indices: int32 [W, steps, minibatch].
         lr, strength: scalars, the learning rate and c of the pull.

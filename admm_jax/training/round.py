@@ -44,7 +44,9 @@ RoundFunction = Callable[[TrainState], tuple[TrainState, Metrics]]
 
 def make_exchange(config: TrainConfig) -> Exchange:
     """How the workers of a run meet."""
-    return Exchange(make_rule(config), make_penalty(config), config.steps_per_round, config.adam_eps)
+    return Exchange(
+        make_rule(config), make_penalty(config), config.steps_per_round, config.adam_eps, Model.ravel
+    )
 
 
 def make_round(
@@ -85,7 +87,7 @@ class _Round:
             config.worker_mapping, convolutional=config.network != "mlp", platform=jax.default_backend()
         )
         self.problem = LocalProblem(
-            model.apply,
+            model.network.apply,
             make_loss(config),
             self.rule,
             config.max_grad_norm,
@@ -101,8 +103,9 @@ class _Round:
         # z is one and the same everywhere; what starts from it is each device's own.
         origin = shared._replace(z=each_device_its_own(shared.z))
         theta = jax.vmap(self.rule.start, in_axes=(0, None))(workers, origin)
+        as_trees = self.as_trees(workers, shared)
         carry = (
-            theta,
+            jax.vmap(self.model.unravel)(theta),
             state.adam,
             state.environment,
             state.observation,
@@ -110,17 +113,18 @@ class _Round:
         )
 
         def collect_and_learn(carry: tuple, index: jax.Array) -> tuple[tuple, tuple]:
-            return self.collect_and_learn(carry, fold_each(keys, index), workers, shared, lr)
+            return self.collect_and_learn(carry, fold_each(keys, index), *as_trees, lr)
 
         carry, (steps, valid, samples) = jax.lax.scan(
             collect_and_learn, carry, jnp.arange(config.rollouts_per_round)
         )
-        theta, adam, environment, observation, scores = carry
+        trees, adam, environment, observation, scores = carry
+        theta = jax.vmap(self.model.ravel)(trees)
 
         consensus, adam, residuals = self.exchange(
             theta, adam, state.adam.nu, state.consensus, lr=lr, next_lr=next_lr, reduction=self.reduction
         )
-        divergence = self.divergence_from_consensus(theta, consensus.shared, samples[-1])
+        divergence = self.divergence_from_consensus(trees, consensus.shared.z, samples[-1])
         sums = self.reduction.sum(
             {
                 "valid": valid.sum(axis=0),
@@ -137,6 +141,16 @@ class _Round:
         metrics = self.metrics(sums, residuals, counters, lr)
         return TrainState(consensus, adam, environment, observation, scores.cleared(), counters), metrics
 
+    def as_trees(self, workers: Workers, shared: Shared) -> tuple[Workers, Shared]:
+        """The part of the consensus that local steps look at, as trees of the network."""
+        unravel, duals, penalty = self.model.unravel, workers.scaled_dual, shared.penalty
+        return (
+            workers._replace(
+                theta=None, contribution=None, scaled_dual=None if duals is None else jax.vmap(unravel)(duals)
+            ),
+            shared._replace(z=unravel(shared.z), penalty=unravel(penalty) if penalty.ndim else penalty),
+        )
+
     def rate(self, round_index: jax.Array) -> jax.Array:
         """Learning rate of a round."""
         config = self.config
@@ -149,7 +163,7 @@ class _Round:
         """One rollout and the local epochs on it."""
         config = self.config
         theta, adam, env_state, observation, scores = carry
-        act = with_fixed_parameters(self.model.network.apply, jax.vmap(self.model.unravel)(theta), self.mapping)
+        act = with_fixed_parameters(self.model.network.apply, theta, self.mapping)
         env_state, observation, scores, trajectory = rollout(
             act,
             self.environment.step,
@@ -222,12 +236,13 @@ class _Round:
             return jnp.where(valid, standardize(advantage, *moments), 0)
         return advantage
 
-    def divergence_from_consensus(self, theta: Any, shared: Shared, observation: jax.Array) -> jax.Array:
-        """KL(pi_i || pi_z) in nats, [W], on observations [W, B, *obs]."""
+    def divergence_from_consensus(self, theta: Any, z: jax.Array, observation: jax.Array) -> jax.Array:
+        """KL(pi_i || pi_z) in nats, [W], of trees with leaves [W, ...] on observations [W, B, *obs]."""
+        consensus = self.model.unravel(z)
 
         def one(theta: Any, observation: jax.Array) -> jax.Array:
-            own, _ = self.model.apply(theta, observation)
-            common, _ = self.model.apply(shared.z, observation)
+            own, _ = self.model.network.apply(theta, observation)
+            common, _ = self.model.network.apply(consensus, observation)
             return distributions.kl(own, common).mean()
 
         return map_workers(one, self.mapping)(theta, observation)
@@ -263,6 +278,7 @@ class _Round:
 def initial_state(
     config: TrainConfig,
     environment: Environment,
+    model: Model,
     params: jax.Array,
     mesh: WorkerMesh,
     environment_keys: jax.Array,
@@ -272,6 +288,7 @@ def initial_state(
     Args:
         config: the run.
         environment: with W x E environments.
+        model: actor-critic.
         params: of one network, [d]; every worker starts there.
         mesh: where workers live.
         environment_keys: one per environment, [W E].
@@ -280,11 +297,15 @@ def initial_state(
     lr = learning_rate(config.lr, config.anneal_steps, jnp.zeros(()))
     consensus = exchange.rule.init(params, config.workers, penalty=exchange.initial_penalty(params, lr))
     env_state, first = environment.reset(environment_keys)
-    theta = consensus.workers.theta
-    zeros = jax.tree.map(jnp.zeros_like, theta)
+
+
+    def moments() -> Any:
+        tree = model.unravel(params)
+        return jax.tree.map(lambda leaf: jnp.zeros((config.workers, *leaf.shape), leaf.dtype), tree)
+
     state = TrainState(
         consensus=consensus,
-        adam=Adam(jnp.zeros(config.workers, jnp.int32), zeros, jax.tree.map(jnp.zeros_like, theta)),
+        adam=Adam(jnp.zeros(config.workers, jnp.int32), mu=moments(), nu=moments()),
         environment=env_state,
         observation=first.observation.reshape(config.workers, config.envs_per_worker, *first.observation.shape[1:]),
         scores=EpisodeScores.zeros((config.workers, config.envs_per_worker)),

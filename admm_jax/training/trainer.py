@@ -202,7 +202,7 @@ class Trainer:
         keys = environment_keys(
             stream_key(config.seed, Stream.ENVIRONMENTS), config.workers, config.envs_per_worker
         )
-        state = initial_state(config, self.environment, self.params, self.mesh, keys)
+        state = initial_state(config, self.environment, self.model, self.params, self.mesh, keys)
         if self.options.resume is None:
             return state
         restored = self.checkpoints.restore(state, self._warn)

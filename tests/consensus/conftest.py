@@ -45,7 +45,7 @@ def _exchange(
 
 @pytest.fixture
 def tree_round() -> Callable[..., tuple[ConsensusState, Residuals]]:
-    """``run(rule, state, targets, participates)``: one compiled round of f_i = 1.5/2 |theta - target_i|^2 on a tree.
+    """``run(rule, state, targets, participates)``: a compiled round of f_i = 1.5/2 |theta - target_i|^2 on a tree.
 
     A worker whose target is NaN fails.
     """

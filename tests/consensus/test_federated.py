@@ -58,7 +58,7 @@ def test_one_local_step_of_fedavg_is_gradient_averaging(x64):
 
 
 def test_fedavg_with_a_regulariser_is_proximal_gradient_descent(x64):
-    """One local step of lr and a penalty of 1 / lr: z moves by lr along the mean gradient, then the prox of g / W."""
+    """One step of lr, a penalty of 1 / lr: z moves by lr along the mean gradient, then the prox of g / W."""
     problem = quadratics([1.0, 2.0], [3.0, 1.5], l1=0.8)
     run = solve(FedAvg(Regularizer(l1=0.8)), problem, rounds=200, penalty=1 / 0.3, steps=1, lr=0.3)
     assert run.z[-1] == pytest.approx((3 + 3 - 0.8) / 3, abs=1e-10)
@@ -70,5 +70,5 @@ def test_fedavg_with_a_regulariser_is_proximal_gradient_descent(x64):
 
 
 def test_fedprox_refuses_what_has_no_dual_to_show():
-    with pytest.raises(InvalidInput, match="hybrid.*exact, gradient, proximal"):
+    with pytest.raises(InvalidInput, match=r"hybrid.*exact, gradient, proximal"):
         FedProx(inner="hybrid")

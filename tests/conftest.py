@@ -1,0 +1,6 @@
+"""Settings for all tests: eight CPU devices, so that sharding is exercised on any machine."""
+
+import jax
+
+jax.config.update("jax_platforms", "cpu")
+jax.config.update("jax_num_cpu_devices", 8)

@@ -1,0 +1,133 @@
+"""Properties that every source of environments shares, each checked on every adapter."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from admm_jax import envs
+
+NUM_ENVS = 4
+STEPS = 48
+
+
+def short(env, params, name):
+    """A gymnax environment with episodes of at most 7 steps."""
+    return envs.GymnaxEnvironment(env, params.replace(max_steps_in_episode=7), NUM_ENVS, name=name)
+
+
+def gymnax_env(name):
+    import gymnax
+
+    return short(*gymnax.make(name), f"gymnax:{name}")
+
+
+def own_env(env):
+    return short(env, env.default_params, env.name)
+
+
+def short_pong(backend, seed=0, pools=1, num_envs=NUM_ENVS, limit=7):
+    """EnvPool Pong whose games are cut off after ``limit`` steps."""
+    import admm_jax.envs.envpool_adapter as adapter
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(adapter._ATARI, "max_episode_steps", limit)
+        return envs.make("Pong-v5", num_envs=num_envs, seed=seed, pools=pools, backend=backend)
+
+
+MAKERS = {
+    "cartpole": lambda: gymnax_env("CartPole-v1"),
+    "minatar": lambda: gymnax_env("Breakout-MinAtar"),
+    "one-hot": lambda: gymnax_env("FrozenLake-misc"),
+    "jax-pong": lambda: own_env(envs.JaxPong()),
+    "jax-pong-pixels": lambda: own_env(envs.JaxPongPixels()),
+    "envpool-xla": lambda: short_pong("xla"),
+    "envpool-host": lambda: short_pong("host"),
+}
+
+
+def roll(env, actions, seed=0):
+    """reset, then one compiled scan over actions [T, N]: time steps with a leading axis [T + 1]."""
+
+    def body(state, inputs):
+        action, key = inputs
+        return env.step(state, action, jax.random.split(key, action.shape[0]))
+
+    state, first = env.reset(jax.random.split(jax.random.key(seed), env.num_envs))
+    keys = jax.random.split(jax.random.key(seed + 1), len(actions))
+    _, rest = jax.jit(lambda state: jax.lax.scan(body, state, (actions, keys)))(state)
+    return jax.tree.map(lambda a, b: np.concatenate([np.asarray(a)[None], np.asarray(b)]), first, rest)
+
+
+def random_actions(env, seed=3):
+    return jax.random.randint(jax.random.key(seed), (STEPS, env.num_envs), 0, env.spec.num_actions)
+
+
+@pytest.fixture(params=MAKERS, scope="module")
+def played(request):
+    if request.param.startswith("envpool"):
+        pytest.importorskip("envpool")
+    env = MAKERS[request.param]()
+    return env, roll(env, random_actions(env))
+
+
+def test_follows_the_interface(played):
+    env, _ = played
+    assert isinstance(env, envs.Environment)
+    assert env.num_envs == NUM_ENVS
+
+
+def test_shapes_and_dtypes_are_those_of_the_spec(played):
+    env, steps = played
+    assert steps.observation.shape == (STEPS + 1, NUM_ENVS, *env.spec.observation_shape)
+    assert steps.observation.dtype == env.spec.observation_dtype
+    assert steps.reward.dtype == np.float32
+    for name in ("terminated", "truncated", "valid"):
+        assert getattr(steps, name).dtype == bool
+    for value in (steps.reward, steps.terminated, steps.truncated, steps.valid):
+        assert value.shape == (STEPS + 1, NUM_ENVS)
+
+
+def test_calls_that_reset_are_no_transitions(played):
+    _, steps = played
+    done = steps.terminated | steps.truncated
+    assert done.any()
+    np.testing.assert_array_equal(steps.valid[0], np.zeros(NUM_ENVS, bool))
+    np.testing.assert_array_equal(steps.valid[1:], ~done[:-1])
+    assert not steps.reward[~steps.valid].any()
+    assert not done[~steps.valid].any()
+
+
+def test_state_shards_over_devices(played):
+    env, _ = played
+    state, _ = env.reset(jax.random.split(jax.random.key(0), NUM_ENVS))
+    leading = {leaf.shape[0] for leaf in jax.tree.leaves(state)}
+    assert leading <= {NUM_ENVS, 1}
+
+
+@pytest.mark.parametrize("maker", MAKERS.values(), ids=MAKERS)
+def test_action_of_a_resetting_call_is_ignored(maker):
+    env = maker()
+    played = roll(env, (actions := random_actions(env)))
+    changed = jnp.where(played.valid[1:], actions, (actions + 1) % env.spec.num_actions)
+    again = roll(maker(), changed)
+    jax.tree.map(np.testing.assert_array_equal, played, again)
+
+
+@pytest.mark.parametrize("name", ["cartpole", "minatar", "jax-pong", "envpool-xla"])
+def test_environments_have_streams_of_their_own(name):
+    env = MAKERS[name]()
+    same_action = jnp.zeros((STEPS, NUM_ENVS), jnp.int32)
+    steps = roll(env, same_action)
+    observations = steps.observation.swapaxes(0, 1).reshape(NUM_ENVS, -1)
+    assert len(np.unique(observations, axis=0)) == NUM_ENVS
+
+
+def test_second_compiled_step_does_not_compile_again():
+    env = MAKERS["cartpole"]()
+    step = jax.jit(env.step)
+    keys = jax.random.split(jax.random.key(0), NUM_ENVS)
+    state, _ = env.reset(keys)
+    for _ in range(3):
+        state, _ = step(state, jnp.zeros(NUM_ENVS, jnp.int32), keys)
+    assert step._cache_size() == 1
