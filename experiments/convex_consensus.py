@@ -206,9 +206,7 @@ class ConvexConsensus:
         for text in self.participate.split("/"):
             names = text.split(",")
             if not all(name.strip().isdecimal() and int(name) < workers for name in names):
-                allowed = (
-                    f"worker numbers from 0 to {workers - 1}, like 0,1/1 for rounds 1 and 2, or random:k"
-                )
+                allowed = f"worker numbers from 0 to {workers - 1}, like 0,1/1 for rounds 1 and 2, or random:k"
                 raise InvalidInput("participate", self.participate, allowed)
             groups.append([int(name) for name in names])
         for number, row in enumerate(schedule):

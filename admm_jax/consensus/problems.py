@@ -179,9 +179,7 @@ class Logistic:
                 size = jnp.abs(current).max()
                 return (size > 10 * jnp.finfo(current.dtype).eps * (1 + penalty)) & (count < 30)
 
-            return jax.lax.while_loop(unfinished, step, (target, gradient(target), jnp.zeros((), jnp.int32)))[
-                0
-            ]
+            return jax.lax.while_loop(unfinished, step, (target, gradient(target), jnp.zeros((), jnp.int32)))[0]
 
         # One after the other: batched LAPACK calls can deadlock in the CPU client's thread pool.
         return jax.lax.map(newton, (self.margins, centre))
@@ -239,9 +237,7 @@ def quadratics(curvature: Sequence[float], centre: Sequence[float], l1: float = 
     if a.ndim != 1 or a.size == 0 or not np.isfinite(a).all():
         raise InvalidInput("curvature", curvature, "one finite number per worker, for one worker or more")
     if c.shape != a.shape or not np.isfinite(c).all():
-        raise InvalidInput(
-            "centre", centre, f"{a.size} finite numbers, one per worker, as many as curvatures"
-        )
+        raise InvalidInput("centre", centre, f"{a.size} finite numbers, one per worker, as many as curvatures")
     return Quadratics(a, c, Regularizer(l1=l1))
 
 

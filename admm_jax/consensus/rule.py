@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from admm_jax.consensus.reduction import Reduction, weighted_mean
 from admm_jax.consensus.regularizer import Regularizer
 from admm_jax.consensus.state import ConsensusState, Residuals, Shared, Workers, initial_state
-from admm_jax.consensus.trees import PyTree, elementwise, is_finite, per_worker, select, squared_norm, squared_norms
+from admm_jax.consensus.trees import PyTree, elementwise, is_finite, select, squared_norm, squared_norms
 
 
 class Rule(Protocol):

@@ -79,9 +79,7 @@ def solve(
     state = rule.init(problem.origin, problem.num_workers, penalty=penalties[0], weights=weights)
     history = []
     for number in range(rounds):
-        state, entry = _round(
-            rule, steps, problem, state, penalties[number], mask[number], jnp.asarray(lr, dtype)
-        )
+        state, entry = _round(rule, steps, problem, state, penalties[number], mask[number], jnp.asarray(lr, dtype))
         history.append(entry)
     return jax.tree.map(lambda *entries: np.stack(entries), *jax.device_get(history))
 

@@ -157,8 +157,8 @@ class EnvPoolEnvironment:
         actions = action.astype(jnp.int32).reshape(rows, size)
         tokens, results = [], []
         for row in range(rows):
-            token, result = self._step_pool(state.pool_index[row], state.token[row], actions[row])
-            token, result = _varying_like(actions, (token, result))
+            index = state.pool_index[row]
+            token, result = _belonging_to(index, self._step_pool(index, state.token[row], actions[row]))
             tokens.append(token)
             results.append(result)
         fields = [jnp.concatenate(parts) for parts in zip(*results, strict=True)]
@@ -167,9 +167,9 @@ class EnvPoolEnvironment:
     def _step_pool(self, index, token, action):
         """Step one pool; returns the next token and (observation, reward, terminated, truncated, elapsed)."""
         if self.backend == "host":
-            return _belonging_to(index, self._host_step(index, token, action))
+            return self._host_step(index, token, action)
         if len(self._branches) == 1:
-            return _belonging_to(index, self._branches[0](token, action))
+            return self._branches[0](token, action)
         # The handle is compiled into each pool's call, so the pool is chosen by branch and not by token.
         return jax.lax.switch(index, self._branches, token, action)
 
@@ -221,27 +221,6 @@ def atari_names() -> list[str]:
 def first_seed(seed: int, stream: int) -> int:
     """Seed of environment 0, in [0, 2^30); nearby runs and streams land far apart."""
     return int(np.random.SeedSequence([seed, stream]).generate_state(1)[0]) >> 2
-
-
-def _varying_like(reference: jax.Array, tree: Any) -> Any:
-    """Mark what a foreign call returned as differing between devices wherever ``reference`` does.
-
-    Inside ``shard_map`` JAX takes a foreign call's results for equal on all devices, and refuses them as a carry.
-    """
-    wanted = _varying_axes(reference)
-
-    def cast(leaf):
-        missing = tuple(wanted - _varying_axes(leaf))
-        return jax.lax.pcast(leaf, missing, to="varying") if missing else leaf
-
-    return jax.tree.map(cast, tree)
-
-
-def _varying_axes(array: jax.Array) -> frozenset[str]:
-    """Mesh axes along which an array differs between devices; empty outside ``shard_map``."""
-    aval = jax.typeof(array)
-    # JAX 0.10.2 moved what earlier versions called `vma`.
-    return frozenset(aval.vma if hasattr(aval, "vma") else aval.mat.varying)
 
 
 def _xla_branch(step):

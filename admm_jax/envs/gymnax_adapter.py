@@ -52,9 +52,7 @@ class GymnaxEnvironment:
 
         action_space = env.action_space(params)
         if getattr(action_space, "n", None) is None:
-            raise InvalidInput(
-                "env", name, "an environment with discrete actions (this one's are continuous)"
-            )
+            raise InvalidInput("env", name, "an environment with discrete actions (this one's are continuous)")
         self._as_array = _observation_converter(env, params, name)
         _check_protocol(env, params, name)
         observation = jax.eval_shape(lambda key: self._as_array(env.reset(key, params)[0]), jax.random.key(0))
@@ -77,9 +75,7 @@ class GymnaxEnvironment:
         """See ``Environment.step``."""
 
         def step_one(key, inner, action):
-            observation, inner, reward, terminated, truncated, info = self._env.step(
-                key, inner, action, self._params
-            )
+            observation, inner, reward, terminated, truncated, info = self._env.step(key, inner, action, self._params)
             first, last = self._as_array(observation), self._as_array(info["final_observation"])
             return inner, first, last, jnp.float32(reward), jnp.bool_(terminated), jnp.bool_(truncated)
 
@@ -148,11 +144,7 @@ def _only(tree: Any) -> jax.Array:
 
 def _like(new: jax.Array, old: jax.Array) -> jax.Array:
     """``new`` with the dtype of ``old`` and no weak type; PRNG keys pass."""
-    return (
-        new
-        if jnp.issubdtype(old.dtype, jax.dtypes.extended)
-        else jax.lax.convert_element_type(new, old.dtype)
-    )
+    return new if jnp.issubdtype(old.dtype, jax.dtypes.extended) else jax.lax.convert_element_type(new, old.dtype)
 
 
 def _where(mask: jax.Array, on_true: jax.Array, on_false: jax.Array) -> jax.Array:

@@ -246,9 +246,7 @@ def play_step(
     x, vx = jnp.where(hit, jnp.sign(x) * 2.0 - x, x), jnp.where(hit, -vx, vx)
 
     point = won | lost
-    x, y, vx, vy = (
-        jnp.where(point, s, b) for s, b in zip(_serve(uniform, params), (x, y, vx, vy), strict=True)
-    )
+    x, y, vx, vy = (jnp.where(point, s, b) for s, b in zip(_serve(uniform, params), (x, y, vx, vy), strict=True))
     state = state.replace(
         time=state.time + 1,
         ball_x=x,

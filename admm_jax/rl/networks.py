@@ -12,7 +12,14 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from admm_jax.errors import InvalidInput, nearest
-from admm_jax.rl.convolution import Padding, convolve, output_size
+from admm_jax.rl.convolution import (
+    Padding,
+    convolve,
+    convolve_batch_last,
+    output_size,
+    to_batch_first,
+    to_batch_last,
+)
 
 Kind = Literal["article", "nature", "mlp"]
 Implementation = Literal["auto", "patches", "lax"]
@@ -20,6 +27,11 @@ Implementation = Literal["auto", "patches", "lax"]
 # Orthogonal weights keep the norm of signals through depth (Saxe et al. 2014, "Exact solutions to the nonlinear
 # dynamics of learning in deep linear neural networks"); the small policy gain starts close to uniform actions.
 HIDDEN_GAIN, POLICY_GAIN, VALUE_GAIN = math.sqrt(2), 0.01, 1.0
+
+
+# (kernel size, strides) of each convolution.
+ARTICLE_LAYERS = (((3, 3), (2, 2)), ((3, 3), (2, 2)))
+NATURE_LAYERS = (((8, 8), (4, 4)), ((4, 4), (2, 2)), ((3, 3), (1, 1)))
 
 
 class ArticleNetwork(nn.Module):
@@ -49,14 +61,8 @@ class ArticleNetwork(nn.Module):
     @nn.compact
     def __call__(self, observation: chex.Array) -> tuple[chex.Array, chex.Array]:
         self.check(observation.shape[1:])
-        x = _as_float(observation)
-        for channels in self.channels:
-            x = nn.relu(Convolution(channels, (3, 3), (2, 2), "SAME", self.implementation)(x))
+        x = _convolutions(observation, self.channels, ARTICLE_LAYERS, "SAME", self.implementation)
         return _heads(_dense_layers(x, self.hidden, nn.relu), self.num_actions)
-
-
-NATURE_LAYERS = (((8, 8), (4, 4)), ((4, 4), (2, 2)), ((3, 3), (1, 1)))
-"""(kernel size, strides) of the three convolutions of Mnih et al. 2015, all without padding."""
 
 
 class NatureNetwork(nn.Module):
@@ -96,9 +102,7 @@ class NatureNetwork(nn.Module):
     @nn.compact
     def __call__(self, observation: chex.Array) -> tuple[chex.Array, chex.Array]:
         self.check(observation.shape[1:])
-        x = _as_float(observation)
-        for channels, (kernel, strides) in zip(self.channels, NATURE_LAYERS, strict=True):
-            x = nn.relu(Convolution(channels, kernel, strides, "VALID", self.implementation)(x))
+        x = _convolutions(observation, self.channels, NATURE_LAYERS, "VALID", self.implementation)
         return _heads(_dense_layers(x, self.hidden, nn.relu), self.num_actions)
 
 
@@ -123,7 +127,7 @@ class MLP(nn.Module):
 
     @nn.compact
     def __call__(self, observation: chex.Array) -> tuple[chex.Array, chex.Array]:
-        x = _as_float(observation)
+        x = observation.astype(jnp.float32) * _scale(observation)
         if self.shared:
             return _heads(_dense_layers(x, self.hidden, nn.tanh, "shared"), self.num_actions)
         policy = _dense_layers(x, self.hidden, nn.tanh, "policy")
@@ -132,24 +136,33 @@ class MLP(nn.Module):
 
 
 class Convolution(nn.Module):
-    """A convolution with bias: images [B, height, width, channels in] -> [B, out height, out width, features].
+    """A convolution with bias, its parameters laid out as those of ``flax.linen.Conv``.
 
-    Parameters ``kernel`` [kh, kw, in, features] and ``bias`` [features], laid out as those of ``flax.linen.Conv``.
+    Parameters ``kernel`` [kh, kw, channels in, features] and ``bias`` [features]. With "lax" it maps images
+    [B, height, width, channels in] to [B, out height, out width, features]; with "patches" it takes and gives the
+    batch last, [channels, height, width, B], so that a stack of convolutions is transposed once and not at
+    every layer, which would cost more than the convolution.
+
+    Attributes:
+        input_scale: what the images are multiplied by (folded into the kernel, which is smaller than the images).
     """
 
     features: int
     kernel_size: tuple[int, int]
     strides: tuple[int, int]
     padding: Padding
-    implementation: Implementation = "auto"
+    implementation: Literal["patches", "lax"]
+    input_scale: float = 1.0
 
     @nn.compact
     def __call__(self, images: chex.Array) -> chex.Array:
-        shape = (*self.kernel_size, images.shape[-1], self.features)
-        kernel = self.param("kernel", nn.initializers.orthogonal(HIDDEN_GAIN), shape)
+        batch_last = self.implementation == "patches"
+        shape = (*self.kernel_size, images.shape[0 if batch_last else 3], self.features)
+        kernel = self.param("kernel", nn.initializers.orthogonal(HIDDEN_GAIN), shape) * self.input_scale
         bias = self.param("bias", nn.initializers.zeros, (self.features,))
-        implementation = resolve_implementation(self.implementation)
-        return convolve(images, kernel, self.strides, self.padding, implementation) + bias
+        if batch_last:
+            return convolve_batch_last(images, kernel, self.strides, self.padding) + bias[:, None, None, None]
+        return convolve(images, kernel, self.strides, self.padding, "lax") + bias
 
 
 def resolve_implementation(implementation: Implementation) -> Literal["patches", "lax"]:
@@ -192,10 +205,11 @@ def make_network(
         raise InvalidInput("network", kind, _one_of(kind, get_args(Kind)))
     if implementation not in get_args(Implementation):
         raise InvalidInput("implementation", implementation, _one_of(implementation, get_args(Implementation)))
-    _require_sizes("num_actions", [num_actions], 1)
+    if num_actions < 1:
+        raise InvalidInput("num_actions", num_actions, "1 or above")
     settings = {}
     if hidden is not None:
-        _require_sizes("hidden", hidden, None)
+        _require_sizes("hidden", hidden)
         settings["hidden"] = tuple(hidden)
     if kind == "mlp":
         if channels is not None:
@@ -243,10 +257,26 @@ def init_parameters(
     return network.init(key, jnp.zeros((1, *observation_shape), observation_dtype))
 
 
-def _as_float(observation: chex.Array) -> chex.Array:
-    if observation.dtype == jnp.uint8:
-        return observation.astype(jnp.float32) / 255
-    return observation.astype(jnp.float32)
+def _scale(observation: chex.Array) -> float:
+    return 1 / 255 if observation.dtype == jnp.uint8 else 1.0
+
+
+def _convolutions(
+    x: chex.Array,
+    channels: Sequence[int],
+    layers: Sequence[tuple[tuple[int, int], tuple[int, int]]],
+    padding: Padding,
+    implementation: Implementation,
+) -> chex.Array:
+    """A stack of convolutions and ReLUs: images [B, height, width, channels] -> the same with its own sizes."""
+    implementation = resolve_implementation(implementation)
+    input_scale = _scale(x)
+    if implementation == "patches":
+        x = to_batch_last(x)
+    for features, (kernel_size, strides) in zip(channels, layers, strict=True):
+        x = nn.relu(Convolution(features, kernel_size, strides, padding, implementation, input_scale)(x))
+        input_scale = 1.0
+    return to_batch_first(x) if implementation == "patches" else x
 
 
 def _dense(features: int, gain: float, name: str) -> nn.Dense:
@@ -281,12 +311,10 @@ def _require_image(observation_shape: Sequence[int], kind: str) -> None:
         )
 
 
-def _require_sizes(field: str, sizes: Sequence[int], count: int | None) -> None:
-    whole = all(isinstance(size, int) and size >= 1 for size in sizes)
-    if not whole or (count is not None and len(sizes) != count):
-        given = sizes[0] if field == "num_actions" else tuple(sizes)
-        number = "a whole number" if field == "num_actions" else f"{'' if count is None else f'{count} '}whole numbers"
-        raise InvalidInput(field, given, f"{number}, each 1 or above" if field != "num_actions" else f"{number} above 0")
+def _require_sizes(field: str, sizes: Sequence[int], count: int | None = None) -> None:
+    if all(isinstance(size, int) and size >= 1 for size in sizes) and count in (None, len(sizes)):
+        return
+    raise InvalidInput(field, tuple(sizes), f"{'' if count is None else f'{count} '}whole numbers, each 1 or above")
 
 
 def _one_of(given: object, choices: Sequence[str]) -> str:

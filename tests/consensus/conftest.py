@@ -25,9 +25,7 @@ def x64():
 def targets() -> dict[str, np.ndarray]:
     """Three workers' optima on a tree of a matrix, a vector and a scalar; leaves [3, ...]."""
     random = np.random.default_rng(7)
-    return {
-        name: random.normal(size=(3, *shape)) for name, shape in {"a": (2, 3), "b": (4,), "c": ()}.items()
-    }
+    return {name: random.normal(size=(3, *shape)) for name, shape in {"a": (2, 3), "b": (4,), "c": ()}.items()}
 
 
 @pytest.fixture

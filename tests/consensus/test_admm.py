@@ -83,9 +83,7 @@ def test_inexact_solvers_reach_the_optimum_from_either_start(x64, inner, restart
 
 
 def test_the_two_starts_take_different_paths(x64):
-    paths = [
-        solve(ADMM(restart=restart), example_1(), rounds=3, steps=2).z for restart in ("consensus", "worker")
-    ]
+    paths = [solve(ADMM(restart=restart), example_1(), rounds=3, steps=2).z for restart in ("consensus", "worker")]
     assert abs(paths[0][0] - paths[1][0]) < 1e-12
     assert abs(paths[0][-1] - paths[1][-1]) > 1e-3
 

@@ -61,9 +61,7 @@ def test_equal_workers_stay_equal(rule, tree_round, params, targets):
     for _ in range(3):
         state, residuals = tree_round(rule, state, targets, EVERYONE)
     for tree in (state.workers.theta, state.workers.scaled_dual, state.workers.contribution):
-        jax.tree.map(
-            lambda leaf: np.testing.assert_array_equal(leaf, jnp.broadcast_to(leaf[:1], leaf.shape)), tree
-        )
+        jax.tree.map(lambda leaf: np.testing.assert_array_equal(leaf, jnp.broadcast_to(leaf[:1], leaf.shape)), tree)
     if rule.regularizer == Regularizer():
         assert residuals.cosine == pytest.approx(1, abs=1e-2)
 

@@ -44,9 +44,7 @@ def after_two_rounds(x64, tree_round, params, targets):
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: f"{rule.name}-{rule.restart}")
 @pytest.mark.parametrize(("name", "value"), [("a", jnp.nan), ("c", jnp.inf)])
-def test_one_bad_number_in_one_leaf_keeps_the_worker_out(
-    exchange, after_two_rounds, rule, targets, name, value
-):
+def test_one_bad_number_in_one_leaf_keeps_the_worker_out(exchange, after_two_rounds, rule, targets, name, value):
     state = after_two_rounds(rule)
     theta = jax.tree.map(lambda leaf: leaf + 0.3, state.workers.theta)
     failed, residuals = exchange(rule, spoil(theta, 1, name, value), state, EVERYONE)
@@ -56,9 +54,7 @@ def test_one_bad_number_in_one_leaf_keeps_the_worker_out(
     same(failed.workers.scaled_dual, absent.workers.scaled_dual)
     for leaf in targets:
         np.testing.assert_allclose(failed.workers.theta[leaf][1], failed.shared.z[leaf], atol=1e-12)
-        np.testing.assert_allclose(
-            failed.workers.theta[leaf][::2], absent.workers.theta[leaf][::2], atol=1e-12
-        )
+        np.testing.assert_allclose(failed.workers.theta[leaf][::2], absent.workers.theta[leaf][::2], atol=1e-12)
     assert failed.workers.failures.tolist() == [0, 1, 0]
     assert residuals.failed == 1
     assert all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves((failed, residuals)))
@@ -96,9 +92,7 @@ def test_failures_running_are_counted(exchange, after_two_rounds):
 def test_everyone_failing_leaves_z_and_duals(exchange, after_two_rounds):
     rule = RULES[0]
     state = after_two_rounds(rule)
-    failed, residuals = exchange(
-        rule, jax.tree.map(lambda leaf: leaf * jnp.nan, state.workers.theta), state, EVERYONE
-    )
+    failed, residuals = exchange(rule, jax.tree.map(lambda leaf: leaf * jnp.nan, state.workers.theta), state, EVERYONE)
     same(failed.shared.z, state.shared.z)
     same(failed.workers.scaled_dual, state.workers.scaled_dual)
     assert residuals.failed == 3
@@ -124,9 +118,7 @@ def test_a_forgotten_dual_is_zero_before_the_others_are_recentred(after_two_roun
     assert mended.failures.tolist() == [0, 0, 1]
 
 
-def test_forgetting_nobody_changes_nothing_even_while_duals_do_not_sum_to_zero(
-    after_two_rounds, tree_round, targets
-):
+def test_forgetting_nobody_changes_nothing_even_while_duals_do_not_sum_to_zero(after_two_rounds, tree_round, targets):
     rule = RULES[0]
     state, _ = tree_round(rule, after_two_rounds(rule), targets, jnp.array([True, False, False]))
     assert abs(np.tensordot(state.workers.weight, state.workers.scaled_dual["b"], 1)).max() > 1e-3

@@ -34,9 +34,7 @@ def test_joining_leaves_z_and_the_sum_of_duals(exchange, state, targets):
         assert not bigger.workers.scaled_dual[name][3].any()
         np.testing.assert_allclose(weighted_sum(bigger, bigger.workers.scaled_dual)[name], 0, atol=1e-12)
     exchanged, _ = exchange(RULE, bigger.workers.theta, bigger, jnp.zeros(4, bool))
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, atol=1e-12), exchanged.shared.z, state.shared.z
-    )
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-12), exchanged.shared.z, state.shared.z)
 
 
 def test_leaving_recentres_those_who_stay(exchange, state, targets):
@@ -48,13 +46,9 @@ def test_leaving_recentres_those_who_stay(exchange, state, targets):
         mean = np.tensordot(weight, old, 1) / weight.sum()
         np.testing.assert_allclose(smaller.workers.scaled_dual[name], old - mean, atol=1e-12)
         np.testing.assert_allclose(weighted_sum(smaller, smaller.workers.scaled_dual)[name], 0, atol=1e-12)
-        np.testing.assert_array_equal(
-            smaller.workers.theta[name], state.workers.theta[name][jnp.array([0, 2])]
-        )
+        np.testing.assert_array_equal(smaller.workers.theta[name], state.workers.theta[name][jnp.array([0, 2])])
     exchanged, _ = exchange(RULE, smaller.workers.theta, smaller, jnp.zeros(2, bool))
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, atol=1e-12), exchanged.shared.z, state.shared.z
-    )
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-12), exchanged.shared.z, state.shared.z)
 
 
 def test_after_coming_and_going_the_optimum_is_that_of_those_present(x64):

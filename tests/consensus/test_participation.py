@@ -11,7 +11,8 @@ from admm_jax.consensus.problems import quadratics
 from admm_jax.consensus.solve import solve
 
 # f = x^2/2 and 3 (x - 4)^2 / 2, rho = 1, exact: theta_0 = (z - u_0) / 2, theta_1 = (12 + z - u_1) / 4. The
-# contributions theta + u (with the u of before) are (0, 3), (0, 3), (0, 4.5), (0.375, 4.5), the same, (0.1875, 5.296875).
+# contributions theta + u (with the u of before) are (0, 3), (0, 3), (0, 4.5), (0.375, 4.5), the same and
+# (0.1875, 5.296875).
 HAND_WORKED = [
     # who,          z,         theta,              u
     ([True, True], 1.5, (0.0, 3.0), (-1.5, 1.5)),

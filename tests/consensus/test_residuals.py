@@ -14,9 +14,7 @@ from admm_jax.consensus import ADMM, FedAvg
 
 def flat(tree):
     """Leaves [W, ...] -> [W, d]."""
-    return np.concatenate(
-        [np.asarray(leaf).reshape(leaf.shape[0], -1) for leaf in jax.tree.leaves(tree)], axis=1
-    )
+    return np.concatenate([np.asarray(leaf).reshape(leaf.shape[0], -1) for leaf in jax.tree.leaves(tree)], axis=1)
 
 
 def flat_one(tree):
@@ -28,9 +26,7 @@ def test_every_residual_is_its_definition(x64, tree_round, params, targets, per_
     rule = ADMM(inner="exact", over_relaxation=1.4)
     penalty = 0.6
     if per_coordinate:
-        penalty = jax.tree.map(
-            lambda leaf: 0.2 + jnp.arange(leaf.size).reshape(leaf.shape), params(jnp.float64)
-        )
+        penalty = jax.tree.map(lambda leaf: 0.2 + jnp.arange(leaf.size).reshape(leaf.shape), params(jnp.float64))
     state = rule.init(params(jnp.float64), 3, penalty=penalty, weights=jnp.array([1.0, 0.4, 1.5]))
     state, _ = tree_round(rule, state, targets, jnp.ones(3, bool))
     z_before = flat_one(state.shared.z)
@@ -58,16 +54,12 @@ def test_cosine_is_the_mean_over_pairs_weighted_by_their_norms(x64, tree_round, 
         update = flat(state.workers.theta) - z_before
         norm = weights * np.linalg.norm(update, axis=1)
         pairs = list(itertools.combinations(range(3), 2))
-        cosines = [
-            update[i] @ update[j] / (np.linalg.norm(update[i]) * np.linalg.norm(update[j])) for i, j in pairs
-        ]
+        cosines = [update[i] @ update[j] / (np.linalg.norm(update[i]) * np.linalg.norm(update[j])) for i, j in pairs]
         expected = np.average(cosines, weights=[norm[i] * norm[j] for i, j in pairs])
         assert residuals.cosine == pytest.approx(expected, abs=1e-10)
 
 
-@pytest.mark.parametrize(
-    ("updates", "cosine"), [([2.0, 2.0, 2.0], 1.0), ([2.0, -2.0, 0.0], -1.0), ([1.5], 0.0)]
-)
+@pytest.mark.parametrize(("updates", "cosine"), [([2.0, 2.0, 2.0], 1.0), ([2.0, -2.0, 0.0], -1.0), ([1.5], 0.0)])
 def test_cosine_of_workers_that_agree_differ_or_are_alone(x64, exchange, updates, cosine):
     rule = FedAvg()
     theta = jnp.array(updates)[:, None] * jnp.array([0.6, 0.8])

@@ -24,9 +24,7 @@ def test_all_workers_follow_one_worker_on_the_weighted_mean_objective(x64):
     a, c, w = np.array([1.0, 2.5, 0.4]), np.array([3.0, -1.0, 2.0]), np.array([1.0, 0.3, 2.0])
     many = solve(RULE, quadratics(a, c), rounds=8, steps=3, lr=0.2, weights=w)
     mean_curvature = (w * a).sum() / w.sum()
-    one = solve(
-        RULE, quadratics([mean_curvature], [(w * a * c).sum() / (w * a).sum()]), rounds=8, steps=3, lr=0.2
-    )
+    one = solve(RULE, quadratics([mean_curvature], [(w * a * c).sum() / (w * a).sum()]), rounds=8, steps=3, lr=0.2)
     np.testing.assert_allclose(many.z, one.z, atol=1e-12)
     np.testing.assert_allclose(many.theta, np.repeat(many.z[:, None], 3, axis=1), atol=1e-12)
 

@@ -94,16 +94,35 @@ def test_reset_copies_what_envpool_may_overwrite():
     np.testing.assert_array_equal(first.observation, before)
 
 
+def test_environments_have_streams_of_their_own():
+    # Chance enters a game only through the number of no-ops at its start, so a few of 16 coincide.
+    env = envs.make("Pong-v5", num_envs=16)
+    state, _ = env.reset(None)
+    action = jax.numpy.zeros(16, jax.numpy.int32)
+    _, frames = jax.jit(
+        lambda state: jax.lax.scan(
+            lambda state, _: (lambda s, now: (s, now.observation[..., -1]))(*env.step(state, action, None)),
+            state,
+            length=30,
+        )
+    )(state)
+    assert len(np.unique(frames.swapaxes(0, 1).reshape(16, -1), axis=0)) >= 8
+
+
 def test_streams_and_seeds_lie_apart():
     firsts = [first_seed(seed, stream) for seed in range(20) for stream in range(3)]
     assert np.diff(np.sort(firsts)).min() > 1024
-    assert 0 <= min(firsts) and max(firsts) < 2**30
+    assert min(firsts) >= 0
+    assert max(firsts) < 2**30
 
 
 def test_options_say_what_was_played():
     options = envs.make("Pong-v5", num_envs=2, pools=2, frame_size=30, frame_stack=2).spec.options
-    assert options["frame_skip"] == 4 and options["repeat_action_probability"] == 0.0
-    assert options["pools"] == 2 and not options["episodic_life"] and not options["reward_clip"]
+    assert options["frame_skip"] == 4
+    assert options["repeat_action_probability"] == 0.0
+    assert options["pools"] == 2
+    assert not options["episodic_life"]
+    assert not options["reward_clip"]
 
 
 @pytest.mark.parametrize(

@@ -25,13 +25,15 @@ def test_a_time_limit_truncates_and_a_fall_terminates():
         # Push against the fall: the pole is still up when time is out.
         action = (now.observation[:, 2] + now.observation[:, 3] > 0).astype(jnp.int32)
         state, now = env.step(state, action, keys)
-    assert now.truncated.all() and not now.terminated.any()
+    assert now.truncated.all()
+    assert not now.terminated.any()
 
     env = cartpole()
     state, now = env.reset(keys)
     while not (now.terminated | now.truncated).any():
         state, now = env.step(state, jnp.ones(2, jnp.int32), keys)
-    assert now.terminated.any() and not now.truncated.any()
+    assert now.terminated.any()
+    assert not now.truncated.any()
 
 
 def test_last_observation_is_gymnaxs_final_one_and_the_next_starts_its_new_episode():
@@ -46,7 +48,8 @@ def test_last_observation_is_gymnaxs_final_one_and_the_next_starts_its_new_episo
     for _ in range(3):
         state, now = env.step(state, action[None], key[None])
         observation, inner_state, _, _, truncated, info = inner.step(key, inner_state, action, params)
-    assert truncated and now.truncated[0]
+    assert truncated
+    assert now.truncated[0]
     np.testing.assert_allclose(now.observation[0], info["final_observation"], rtol=1e-6)
     state, now = env.step(state, action[None], jax.random.key(9)[None])
     assert not now.valid[0]

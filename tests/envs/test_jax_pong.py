@@ -16,9 +16,7 @@ def game(**fields):
     """A game with the ball in the middle, flying flat towards the agent, unless said otherwise."""
     _, state = JaxPong().reset_env(jax.random.key(0), PARAMS)
     start = {"ball_x": 0.0, "ball_y": 0.0, "ball_vx": 0.1, "ball_vy": 0.0} | fields
-    return state.replace(
-        **{name: jnp.asarray(value, getattr(state, name).dtype) for name, value in start.items()}
-    )
+    return state.replace(**{name: jnp.asarray(value, getattr(state, name).dtype) for name, value in start.items()})
 
 
 def after(action=STAY, **fields):
@@ -84,23 +82,25 @@ def test_the_first_to_reach_the_points_ends_the_game():
     env, key = JaxPong(), jax.random.key(0)
     state = game(ball_x=0.95, ball_y=0.5, opponent_score=PARAMS.points_to_win - 2)
     *_, terminated, truncated, _ = env.step(key, state, 0, PARAMS)
-    assert not terminated and not truncated
+    assert not terminated
+    assert not truncated
     state = state.replace(opponent_score=jnp.int32(PARAMS.points_to_win - 1))
     *_, terminated, truncated, _ = env.step(key, state, 0, PARAMS)
-    assert terminated and not truncated
+    assert terminated
+    assert not truncated
 
 
 def test_the_step_limit_truncates():
     state = game(time=PARAMS.max_steps_in_episode - 1)
     *_, terminated, truncated, _ = JaxPong().step(jax.random.key(0), state, 0, PARAMS)
-    assert truncated and not terminated
+    assert truncated
+    assert not terminated
 
 
 def test_serves_are_random():
-    _, states = jax.vmap(lambda key: JaxPong().reset_env(key, PARAMS))(
-        jax.random.split(jax.random.key(0), 64)
-    )
-    assert len(np.unique(states.ball_y)) == 64 and len(np.unique(states.ball_vy)) == 64
+    _, states = jax.vmap(lambda key: JaxPong().reset_env(key, PARAMS))(jax.random.split(jax.random.key(0), 64))
+    assert len(np.unique(states.ball_y)) == 64
+    assert len(np.unique(states.ball_vy)) == 64
     assert 16 < (np.asarray(states.ball_vx) > 0).sum() < 48
 
 
@@ -110,13 +110,18 @@ def test_pixels_show_ball_and_paddles_where_they_are():
     # (ball x, ball y, own y, opponent y): one pixel is 0.05, so y = 0.5 lies between rows 9 and 10.
     history = jnp.array([[0.0, 0.0, 0.0, 0.0], [0.5, 0.5, 0.5, -0.5]])
     image = np.asarray(env.get_obs(state.replace(history=history), PARAMS))
-    assert image.shape == (40, 40, 2) and image.dtype == np.uint8
+    assert image.shape == (40, 40, 2)
+    assert image.dtype == np.uint8
     assert (image[19:21, 19:21, 0] == 255).all()
     rows, columns = np.nonzero(image[..., 1] == 255)
-    assert set(rows) == {9, 10} and set(columns) == {29, 30}
+    assert set(rows) == {9, 10}
+    assert set(columns) == {29, 30}
     own, opponent = image[:, 39, 1], image[:, 0, 1]
-    assert (own[6:14] == 127).all() and not own[:6].any() and not own[14:].any()
-    assert (opponent[26:34] == 127).all() and not opponent[:26].any()
+    assert (own[6:14] == 127).all()
+    assert not own[:6].any()
+    assert not own[14:].any()
+    assert (opponent[26:34] == 127).all()
+    assert not opponent[:26].any()
 
 
 def test_both_observations_belong_to_the_same_game():

@@ -139,9 +139,7 @@ def test_random_participation_follows_the_seed(script):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "arguments", ["", "--workers 3 --dim 7 --seed 5", "--workers 3 --dim 7 --weights 1,0.5,2"]
-)
+@pytest.mark.parametrize("arguments", ["", "--workers 3 --dim 7 --seed 5", "--workers 3 --dim 7 --weights 1,0.5,2"])
 @pytest.mark.parametrize("problem", ["lasso", "ridge", "logistic"])
 def test_data_problems_reach_the_centralised_solution(result, problem, arguments):
     run = result(f"--problem {problem} {arguments}")
