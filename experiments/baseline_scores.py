@@ -6,15 +6,15 @@ python experiments/baseline_scores.py --env Pong-v5 --episodes 30 --json
 from __future__ import annotations
 
 import json
-import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import tyro
 
 from admm_jax import envs
+from admm_jax.cli import parse, run
 from admm_jax.errors import InvalidInput
 
 
@@ -75,17 +75,17 @@ def summary(episodes: envs.Episodes, seed: int) -> dict[str, object]:
     }
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Parse, play, print; exit status 2 for what the user can mend."""
-    try:
-        config = tyro.cli(Config, args=arguments, description=__doc__)
-        result = scores(config)
-    except InvalidInput as error:
-        print(error, file=sys.stderr)
-        return 2
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Parse, play, print.
+
+    Raises:
+        InvalidInput: an unknown environment or a value out of range.
+    """
+    config = parse(Config, arguments)
+    result = scores(config)
     if config.json:
         print(json.dumps(result))
-        return 0
+        return
     for name in ("no_op", "random"):
         row = result[name]
         low, high = row["ci95"]
@@ -94,8 +94,7 @@ def main(arguments: list[str] | None = None) -> int:
             f"{row['max']:g}, {row['episodes']} games of {row['mean_length']:.0f} steps, "
             f"{row['unfinished']} unfinished"
         )
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

@@ -239,4 +239,5 @@ def _mean_cosine(
     sum_squared = squared_norm(
         jax.tree.map(lambda a, b: total.astype(a.dtype) * (a - b), mean, previous)
     )
-    return _ratio(sum_squared - squared_norms_sum, norms**2 - squared_norms_sum)
+    # Where the duals do not sum to 0 the mean is not that of the updates, and the quotient could be anything.
+    return jnp.clip(_ratio(sum_squared - squared_norms_sum, norms**2 - squared_norms_sum), -1, 1)

@@ -60,7 +60,7 @@ class Residuals(NamedTuple):
         relative_dual: |s| / |lambda|; 0 where lambda is 0.
         scaled_dual_norm: |u| = sqrt(sum_i |u_i|^2) after the update.
         cosine: mean cosine between two workers' updates theta_i - z_previous, each pair weighted by the
-            product of its norms; exact while the duals sum to 0; 0 for one worker.
+            product of its norms; exact if everyone takes part and there is no g(z); 0 for one worker.
         failed: workers whose update was not finite in this exchange, float32.
     """
 
@@ -83,7 +83,7 @@ def initial_state(
         raise ValueError(f"weights have shape {weight.shape}; expected ({num_workers},), one per worker")
     # Leaves that are donated together must not share a buffer, hence the copies.
     return ConsensusState(
-        Shared(jax.tree.map(jnp.array, params), jax.tree.map(jnp.asarray, penalty), jnp.zeros((), jnp.int32)),
+        Shared(jax.tree.map(jnp.array, params), jax.tree.map(_strongly_typed, penalty), jnp.zeros((), jnp.int32)),
         Workers(
             theta=theta,
             scaled_dual=jax.tree.map(jnp.zeros_like, theta) if with_dual else None,
@@ -92,3 +92,8 @@ def initial_state(
             failures=jnp.zeros(num_workers, jnp.int32),
         ),
     )
+
+
+def _strongly_typed(value: jax.typing.ArrayLike) -> jax.Array:
+    """A Python number as the array that it becomes after one round, so that nothing is compiled twice."""
+    return jnp.asarray(value, dtype=jnp.result_type(value))

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from admm_jax.consensus.reduction import Reduction, weighted_mean
 from admm_jax.consensus.rule import MeanExchange
+from admm_jax.consensus.state import ConsensusState, Residuals
 from admm_jax.consensus.trees import PyTree, is_finite
 
 
@@ -31,3 +32,16 @@ class GradientAveraging(MeanExchange):
         usable = participates & is_finite(grads)
         mean, _, _ = weighted_mean(grads, jnp.where(usable, weight, 0), reduction)
         return jax.tree.map(lambda g, m: jnp.broadcast_to(m, g.shape), grads, mean)
+
+    def exchange(
+        self,
+        theta: PyTree,
+        state: ConsensusState,
+        *,
+        participates: jax.Array,
+        reduction: Reduction,
+        healthy: jax.Array | None = None,
+    ) -> tuple[ConsensusState, Residuals]:
+        """As in `MeanExchange`, with everyone: who was absent left its gradients out, but applied the others'."""
+        everyone = jnp.ones_like(participates)
+        return super().exchange(theta, state, participates=everyone, reduction=reduction, healthy=healthy)

@@ -197,9 +197,9 @@ class JaxPongPixels(JaxPong):
         ball = covered(across - ball_x, pixel) * covered(down - ball_y, pixel)
         own = covered(across - 1.0, 2 * pixel) * covered(down - own_y, params.paddle_half)
         opponent = covered(across + 1.0, 2 * pixel) * covered(down - opponent_y, params.paddle_half)
-        # The ball is drawn full, paddles half bright, so that a ball at a paddle can still be seen.
-        frame = jnp.maximum(ball, 0.5 * (own + opponent))
-        return (frame * 255.0).astype(jnp.uint8)
+        # The ball is drawn full, paddles dimmer, so that a ball at a paddle can still be seen.
+        frame = jnp.maximum(ball, 0.4 * (own + opponent))
+        return jnp.round(frame * 255.0).astype(jnp.uint8)
 
     def observation_space(self, params: PongParams) -> spaces.Box:
         """Bytes."""

@@ -49,12 +49,14 @@ def with_fixed_parameters(function: Callable, parameters: Any, mapping: Mapping)
     num_workers = jax.tree.leaves(parameters)[0].shape[0]
     if mapping == "vmap" or num_workers > UNROLL_LIMIT:
         return lambda *arguments: map_workers(function, mapping)(parameters, *arguments)
-    each = [jax.tree.map(lambda leaf: leaf[worker], parameters) for worker in range(num_workers)]
+    each = [_worker(parameters, index) for index in range(num_workers)]
 
     def unrolled(*arguments: Any) -> Any:
-        results = [
-            function(one, *jax.tree.map(lambda leaf: leaf[worker], arguments)) for worker, one in enumerate(each)
-        ]
+        results = [function(one, *_worker(arguments, index)) for index, one in enumerate(each)]
         return jax.tree.map(lambda *leaves: jnp.stack(leaves), *results)
 
     return unrolled
+
+
+def _worker(tree: Any, index: int) -> Any:
+    return jax.tree.map(lambda leaf: leaf[index], tree)

@@ -59,9 +59,7 @@ def extract_patches(
     return jnp.concatenate(windows).reshape(*kernel_size, channels, height, width, batch)
 
 
-def convolve_batch_last(
-    images: chex.Array, kernel: chex.Array, strides: Sequence[int], padding: Padding
-) -> chex.Array:
+def convolve_batch_last(images: chex.Array, kernel: chex.Array, strides: Sequence[int], padding: Padding) -> chex.Array:
     """``convolve`` by patches, for images [channels in, height, width, B] -> [channels out, out height, out width, B].
 
     Images may be integers: they are cast after their patches are cut, since bytes are cheaper to copy than floats.

@@ -166,7 +166,7 @@ class Convolution(nn.Module):
 
 
 def resolve_implementation(implementation: Implementation) -> Literal["patches", "lax"]:
-    """"auto" is "patches" on CPU, where a convolution with per-worker kernels is slow, and "lax" elsewhere."""
+    """ "auto" is "patches" on CPU, where a convolution with per-worker kernels is slow, and "lax" elsewhere."""
     if implementation != "auto":
         return implementation
     return "patches" if jax.default_backend() == "cpu" else "lax"

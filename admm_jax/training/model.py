@@ -1,7 +1,7 @@
 """The actor-critic, and its parameters as a tree and as one flat vector.
 
-Workers agree on flat vectors: one collective, short rules. They learn on trees: cutting up a vector and gluing gradients
-together again at every optimiser step would cost half as much as the step itself (measured on CPU, 500,000 parameters).
+Workers agree on flat vectors: one collective, short rules. They learn on trees: cutting up a vector and gluing
+gradients together again at every optimiser step costs half as much as the step itself (on CPU, 500,000 parameters).
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from admm_jax.analysis import Uplink
-from admm_jax.consensus import forget_duals
+from admm_jax.consensus import Workers, forget_duals
 from admm_jax.errors import InvalidInput
 from admm_jax.parallel import (
     SHARDED,
@@ -296,10 +296,12 @@ class Trainer:
         names = np.flatnonzero(failures >= FORGET_AFTER).tolist()
         self._warn(f"worker(s) {names} failed {FORGET_AFTER} rounds running: dual forgotten, duals re-centred")
         totals.bytes_sent_per_worker += 4 * self.model.size
-        forget = self.mesh.on_every_device(
-            lambda workers: forget_duals(workers, workers.failures >= FORGET_AFTER, MeshReduction()), (SHARDED,), SHARDED
-        )
-        workers = jax.jit(forget, donate_argnums=0)(state.consensus.workers)
+
+        def forget(workers: Workers) -> Workers:
+            return forget_duals(workers, workers.failures >= FORGET_AFTER, MeshReduction())
+
+        everywhere = jax.jit(self.mesh.on_every_device(forget, (SHARDED,), SHARDED), donate_argnums=0)
+        workers = everywhere(state.consensus.workers)
         return state._replace(consensus=state.consensus._replace(workers=workers))
 
     def _evaluate(self, state: TrainState, episodes: int) -> Scores:

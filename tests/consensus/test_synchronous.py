@@ -45,3 +45,11 @@ def test_absent_workers_are_left_out(x64):
 def test_nobody_to_average_gives_zero(case):
     grads = jnp.full((2, 3), jnp.nan if case == "all NaN" else 1.0)
     np.testing.assert_array_equal(average(grads, [1.0, 2.0], [case == "all NaN"] * 2), np.zeros((2, 3)))
+
+
+def test_an_absent_worker_neither_votes_nor_holds_back(x64):
+    # Four workers at 0 pulled towards 4 (the present one) or elsewhere: half way there per step of 0.5.
+    curvature, centre = [1.0] * 4, [4.0, -7.0, 9.0, 1.0]
+    alone = np.tile([True, False, False, False], (2, 1))
+    run = solve(RULE, quadratics(curvature, centre), rounds=2, steps=1, lr=0.5, participates=alone)
+    np.testing.assert_allclose(run.z, [2.0, 3.0], atol=1e-12)

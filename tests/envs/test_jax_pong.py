@@ -117,13 +117,14 @@ def test_pixels_show_ball_and_paddles_where_they_are():
     assert set(rows) == {9, 10}
     assert set(columns) == {29, 30}
     own, opponent = image[:, 39, 1], image[:, 0, 1]
-    assert (own[6:14] == 127).all()
+    assert (own[6:14] == 102).all()
     assert not own[:6].any()
     assert not own[14:].any()
-    assert (opponent[26:34] == 127).all()
+    assert (opponent[26:34] == 102).all()
     assert not opponent[:26].any()
 
 
+@pytest.mark.slow
 def test_both_observations_belong_to_the_same_game():
     games = []
     for env in (JaxPong(), JaxPongPixels(size=16, frames=2)):

@@ -17,10 +17,12 @@ def data(keys):
 @pytest.mark.parametrize("devices", [1, 2, 4, 8])
 def test_keys_do_not_depend_on_the_number_of_devices(devices):
     mesh = WorkerMesh(8, devices)
-    run = mesh.on_every_device(
-        lambda: jax.random.key_data(worker_keys(3, local_workers(mesh.workers_per_device), jnp.asarray(11))), (), SHARDED
-    )
-    np.testing.assert_array_equal(run(), data(worker_keys(3, jnp.arange(8), jnp.asarray(11))))
+
+    def own_keys():
+        return jax.random.key_data(worker_keys(3, local_workers(mesh.workers_per_device), jnp.asarray(11)))
+
+    everyone = mesh.on_every_device(own_keys, (), SHARDED)()
+    np.testing.assert_array_equal(everyone, data(worker_keys(3, jnp.arange(8), jnp.asarray(11))))
 
 
 def test_keys_do_not_depend_on_the_number_of_workers():

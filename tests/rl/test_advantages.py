@@ -11,40 +11,40 @@ N, Y = False, True
 # gamma 0.5, lambda 0.5 (product 0.25) unless stated; each row: reward, value (one longer), terminated, truncated,
 # valid, advantage. All worked by hand.
 TABLE = {
-    "plain": dict(
-        reward=[1, 2, 4], value=[2, 4, 8, 16], terminated=[N, N, N], truncated=[N, N, N], valid=[Y, Y, Y],
+    "plain": {
+        "reward": [1, 2, 4], "value": [2, 4, 8, 16], "terminated": [N, N, N], "truncated": [N, N, N], "valid": [Y, Y, Y],
         # delta = 1 + 2 - 2 = 1; 2 + 4 - 4 = 2; 4 + 8 - 8 = 4
-        advantage=[1 + 0.25 * 3, 2 + 0.25 * 4, 4],
-    ),
-    "termination": dict(
-        reward=[1, 2, 4], value=[2, 4, 8, 16], terminated=[N, Y, N], truncated=[N, N, N], valid=[Y, Y, Y],
+        "advantage": [1 + 0.25 * 3, 2 + 0.25 * 4, 4],
+    },
+    "termination": {
+        "reward": [1, 2, 4], "value": [2, 4, 8, 16], "terminated": [N, Y, N], "truncated": [N, N, N], "valid": [Y, Y, Y],
         # the second delta loses its bootstrap: 2 - 4 = -2, and nothing of the third comes back
-        advantage=[1 + 0.25 * -2, -2, 4],
-    ),
-    "truncation, then the reset call": dict(
-        reward=[1, 2, 99, 4], value=[2, 4, 8, 16, 32], terminated=[N, N, N, N], truncated=[N, Y, N, N],
-        valid=[Y, Y, N, Y],
+        "advantage": [1 + 0.25 * -2, -2, 4],
+    },
+    "truncation, then the reset call": {
+        "reward": [1, 2, 99, 4], "value": [2, 4, 8, 16, 32], "terminated": [N, N, N, N], "truncated": [N, Y, N, N],
+        "valid": [Y, Y, N, Y],
         # the second delta bootstraps from the terminal observation's value: 2 + 4 - 4 = 2; last: 4 + 16 - 16 = 4
-        advantage=[1 + 0.25 * 2, 2, 0, 4],
-    ),
-    "both flags are a termination": dict(
-        reward=[1, 2, 99, 4], value=[2, 4, 8, 16, 32], terminated=[N, Y, N, N], truncated=[N, Y, N, N],
-        valid=[Y, Y, N, Y],
-        advantage=[1 + 0.25 * -2, -2, 0, 4],
-    ),
-    "reset call first": dict(
-        reward=[50, 2, 4], value=[70, 4, 8, 16], terminated=[Y, N, N], truncated=[N, N, N], valid=[N, Y, Y],
-        advantage=[0, 2 + 0.25 * 4, 4],
-    ),
-    "lambda 0": dict(
-        lambda_=0.0, reward=[1, 2, 4], value=[2, 4, 8, 16], terminated=[N, N, N], truncated=[N, N, N],
-        valid=[Y, Y, Y], advantage=[1, 2, 4],
-    ),
-    "lambda 1": dict(
-        lambda_=1.0, reward=[1, 2, 4], value=[2, 4, 8, 16], terminated=[N, N, N], truncated=[N, N, N],
+        "advantage": [1 + 0.25 * 2, 2, 0, 4],
+    },
+    "both flags are a termination": {
+        "reward": [1, 2, 99, 4], "value": [2, 4, 8, 16, 32], "terminated": [N, Y, N, N], "truncated": [N, Y, N, N],
+        "valid": [Y, Y, N, Y],
+        "advantage": [1 + 0.25 * -2, -2, 0, 4],
+    },
+    "reset call first": {
+        "reward": [50, 2, 4], "value": [70, 4, 8, 16], "terminated": [Y, N, N], "truncated": [N, N, N], "valid": [N, Y, Y],
+        "advantage": [0, 2 + 0.25 * 4, 4],
+    },
+    "lambda 0": {
+        "lambda_": 0.0, "reward": [1, 2, 4], "value": [2, 4, 8, 16], "terminated": [N, N, N], "truncated": [N, N, N],
+        "valid": [Y, Y, Y], "advantage": [1, 2, 4],
+    },
+    "lambda 1": {
+        "lambda_": 1.0, "reward": [1, 2, 4], "value": [2, 4, 8, 16], "terminated": [N, N, N], "truncated": [N, N, N],
         # the discounted return less the value: 1 + 1 + 1 + 2 - 2; 2 + 2 + 4 - 4; 4 + 8 - 8
-        valid=[Y, Y, Y], advantage=[3, 4, 4],
-    ),
+        "valid": [Y, Y, Y], "advantage": [3, 4, 4],
+    },
 }  # fmt: skip
 
 

@@ -23,9 +23,9 @@ TABLE = [
 
 
 def draw(shape, kernel, features, lead=()):
-    keys = jax.random.split(jax.random.key(11), 2)
-    images = jax.random.normal(keys[0], (*lead, *shape))
-    return images, jax.random.normal(keys[1], (*lead, *kernel, shape[-1], features)) / np.sqrt(np.prod(kernel))
+    rng = np.random.default_rng(11)
+    images = rng.normal(size=(*lead, *shape)).astype(np.float32)
+    return images, rng.normal(size=(*lead, *kernel, shape[-1], features)).astype(np.float32) / np.sqrt(np.prod(kernel))
 
 
 def result_and_gradients(function, images, kernel):
@@ -45,7 +45,7 @@ def test_patches_equal_lax_with_gradients(kernel_size, strides, padding, shape, 
         )(images, kernel)
         for implementation in ("patches", "lax")
     )
-    chex.assert_trees_all_close(patches, lax, rtol=1e-4, atol=1e-5)
+    chex.assert_trees_all_close(patches, lax, rtol=1e-5, atol=1e-5)
     assert patches[0].shape == (shape[0], *output_size(shape[1:3], kernel_size, strides, padding), features)
 
 
@@ -57,6 +57,7 @@ def test_each_worker_uses_its_own_kernel(implementation, over_workers):
     def one_worker(x, k):
         return result_and_gradients(lambda x, k: convolve(x, k, (2, 2), "SAME", implementation), x, k)
 
+    one_worker = jax.jit(one_worker)
     together = jax.jit(over_workers(one_worker))(images, kernels)
     for worker in range(3):
         alone = one_worker(images[worker], kernels[worker])
@@ -72,3 +73,15 @@ def test_equals_flax():
 def test_wrong_channels_are_refused():
     with pytest.raises(AssertionError):
         convolve(jnp.zeros((1, 5, 5, 3)), jnp.zeros((3, 3, 4, 2)))
+
+
+def test_byte_images_are_cast():
+    images = jnp.asarray(np.random.default_rng(0).integers(0, 256, (2, 6, 7, 3)), jnp.uint8)
+    kernel = jnp.full((3, 3, 3, 2), 0.25)
+    floats = convolve(images.astype(jnp.float32), kernel, (2, 2), "SAME", "lax")
+    for implementation in ("patches", "lax"):
+        np.testing.assert_allclose(convolve(images, kernel, (2, 2), "SAME", implementation), floats, rtol=1e-5)
+
+
+def test_output_size_of_a_frame_smaller_than_the_kernel_is_zero():
+    assert output_size((2, 9), (3, 3), (1, 2), "VALID") == (0, 4)

@@ -4,6 +4,7 @@ import gymnax
 import jax
 import numpy as np
 import pytest
+
 from tests.probes import PROBES, register_probes
 
 GAMMA = 0.9

@@ -129,7 +129,10 @@ def test_differences_are_named():
     assert "0.2" in difference
 
 
-@pytest.mark.parametrize("env", ["Pong-v5", "Breakout-v5", "gymnax:CartPole-v1", "gymnax:Breakout-MinAtar", "jax-pong", "jax-pong-pixels"])
+ENVIRONMENTS = "Pong-v5 Breakout-v5 gymnax:CartPole-v1 gymnax:Breakout-MinAtar jax-pong jax-pong-pixels".split()
+
+
+@pytest.mark.parametrize("env", ENVIRONMENTS)
 @pytest.mark.parametrize("loss", ["ppo", "a2c"])
 @pytest.mark.parametrize("preset", ["default", "smoke"])
 def test_defaults_exist_for_every_family(env, loss, preset):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from admm_jax.training.rules import spelled_out
+from tests.compilations import Compilations
 from tests.training.builders import build, cartpole
 from tests.training.reference import reference_rounds
 
@@ -41,8 +42,11 @@ def test_first_actions_are_identical_on_every_layout(expected, monkeypatch):
     def spying(*arguments, **settings):
         result = original(*arguments, **settings)
         # Workers of one device are an axis, devices call back one by one: note which worker came first.
-        jax.debug.callback(lambda number, a: seen.append((int(number[0]), np.asarray(a))), spying.workers(), result[3].action)
+        jax.debug.callback(note, spying.workers(), result[3].action)
         return result
+
+    def note(workers, actions):
+        seen.append((int(workers[0]), np.asarray(actions)))
 
     original = round_module.rollout
     monkeypatch.setattr(round_module, "rollout", spying)
@@ -59,8 +63,12 @@ def test_first_actions_are_identical_on_every_layout(expected, monkeypatch):
 @pytest.mark.slow
 def test_one_compilation_serves_all_rounds():
     run = build(cartpole(anneal_steps=5000))
-    run.rounds(3)
-    assert run.step._cache_size() == 1
+    with Compilations() as first:
+        run.rounds(1)
+    with Compilations() as later:
+        run.rounds(3)
+    assert first.count > 0
+    assert later.count == 0
 
 
 def all_reduced_numbers(text: str) -> tuple[int, int]:
