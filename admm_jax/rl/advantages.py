@@ -1,6 +1,6 @@
 """Generalised advantages of a rollout whose environments reset on the call after an episode's end.
 
-Time runs along the leading axis T; the axes behind it ([E] environments, [W, E], or none) are independent of each other.
+Time runs along the leading axis T; the axes behind it ([E] environments, [W, E], or none) are independent.
 The row that follows an episode's last step holds the terminal observation, and the call made there resets
 the environment: it is no transition (``valid`` is false), but its value is what a truncated step bootstraps from.
 """

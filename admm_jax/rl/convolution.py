@@ -4,9 +4,9 @@ On CPU a ``lax.conv`` with one kernel per worker (a vmapped kernel) becomes a gr
 no fast code, and its gradient with respect to the kernel is slow even without the worker axis. A matrix product is
 fast in both cases; what remains is the cost of copying patches, which the layout below keeps low.
 
-Images lie in memory as [channels, height, width, B], the batch last. Every slice, pad and sum of the patch extraction and
-of its transpose then runs over contiguous stretches of B numbers, whatever the stride, and the matrix
-products contract over contiguous rows.
+Images lie in memory as [channels, height, width, B], the batch last. Every slice, pad and sum of the patch
+extraction and of its transpose then runs over contiguous stretches of B numbers, whatever the stride, and the
+matrix products contract over contiguous rows.
 """
 
 from __future__ import annotations

@@ -63,14 +63,14 @@ def make_round(
     Returns:
         (state) -> (state, metrics); metrics are float32 scalars, equal on every device.
     """
-    one_round = _Round(config, environment, model, mesh)
+    one_round = Round(config, environment, model, mesh)
     return jax.jit(
         mesh.on_every_device(one_round, in_specs=(STATE_SPECS,), out_specs=(STATE_SPECS, REPLICATED)),
         donate_argnums=0,
     )
 
 
-class _Round:
+class Round:
     """What one device does in a round, for its own share W of the workers."""
 
     def __init__(
@@ -161,8 +161,18 @@ class _Round:
         self, carry: tuple, keys: jax.Array, workers: Workers, shared: Shared, lr: jax.Array
     ) -> tuple[tuple, tuple[StepMetrics, jax.Array, jax.Array]]:
         """One rollout and the local epochs on it."""
+        theta, adam, *games = carry
+        games, data = self.collect(theta, *games, fold_each(keys, 0))
+        theta, adam, metrics = self.learn(theta, adam, workers, shared, data, fold_each(keys, 1), lr)
+        stride = max(1, data.action.shape[1] // KL_OBSERVATIONS)
+        samples = data.observation[:, ::stride][:, :KL_OBSERVATIONS]
+        return (theta, adam, *games), (metrics, data.valid.sum(axis=1, dtype=jnp.int32), samples)
+
+    def collect(
+        self, theta: Any, env_state: Any, observation: jax.Array, scores: EpisodeScores, keys: jax.Array
+    ) -> tuple[tuple[Any, jax.Array, EpisodeScores], Minibatch]:
+        """One rollout with everyone's own parameters, and its advantages."""
         config = self.config
-        theta, adam, env_state, observation, scores = carry
         act = with_fixed_parameters(self.model.network.apply, theta, self.mapping)
         env_state, observation, scores, trajectory = rollout(
             act,
@@ -170,32 +180,38 @@ class _Round:
             env_state,
             observation,
             scores,
-            fold_each(keys, 0),
+            keys,
             config.rollout,
             clip_rewards=config.clip_rewards,
         )
         _, last_value = act(observation)
-        data = self.learning_data(trajectory, last_value)
-        indices = minibatch_indices(
-            fold_each(keys, 1), config.local_epochs, config.minibatches, config.rollout * config.envs_per_worker
-        )
-        theta, adam, metrics = solve_locally(
+        return (env_state, observation, scores), self.learning_data(trajectory, last_value)
+
+    def learn(
+        self,
+        theta: Any,
+        adam: Adam,
+        workers: Workers,
+        shared: Shared,
+        data: Minibatch,
+        keys: jax.Array,
+        lr: jax.Array,
+    ) -> tuple[Any, Adam, StepMetrics]:
+        """The local epochs on one rollout."""
+        config = self.config
+        return solve_locally(
             self.problem,
             theta,
             adam,
             workers,
             shared,
             data,
-            indices,
+            minibatch_indices(keys, config.local_epochs, config.minibatches, data.action.shape[1]),
             lr=lr,
             strength=self.exchange.strength,
             mapping=self.mapping,
             reduction=self.reduction,
         )
-        valid = trajectory.valid.sum(axis=(0, 2), dtype=jnp.int32)
-        stride = max(1, data.action.shape[1] // KL_OBSERVATIONS)
-        samples = data.observation[:, ::stride][:, :KL_OBSERVATIONS]
-        return (theta, adam, env_state, observation, scores), (metrics, valid, samples)
 
     def learning_data(self, trajectory: Trajectory, last_value: jax.Array) -> Minibatch:
         """Advantages, and one flat batch per worker: leaves [T, W, E, ...] -> [W, T E, ...]."""

@@ -12,12 +12,14 @@ N, Y = False, True
 # valid, advantage. All worked by hand.
 TABLE = {
     "plain": {
-        "reward": [1, 2, 4], "value": [2, 4, 8, 16], "terminated": [N, N, N], "truncated": [N, N, N], "valid": [Y, Y, Y],
+        "reward": [1, 2, 4], "value": [2, 4, 8, 16], "terminated": [N, N, N], "truncated": [N, N, N],
+        "valid": [Y, Y, Y],
         # delta = 1 + 2 - 2 = 1; 2 + 4 - 4 = 2; 4 + 8 - 8 = 4
         "advantage": [1 + 0.25 * 3, 2 + 0.25 * 4, 4],
     },
     "termination": {
-        "reward": [1, 2, 4], "value": [2, 4, 8, 16], "terminated": [N, Y, N], "truncated": [N, N, N], "valid": [Y, Y, Y],
+        "reward": [1, 2, 4], "value": [2, 4, 8, 16], "terminated": [N, Y, N], "truncated": [N, N, N],
+        "valid": [Y, Y, Y],
         # the second delta loses its bootstrap: 2 - 4 = -2, and nothing of the third comes back
         "advantage": [1 + 0.25 * -2, -2, 4],
     },
@@ -33,7 +35,8 @@ TABLE = {
         "advantage": [1 + 0.25 * -2, -2, 0, 4],
     },
     "reset call first": {
-        "reward": [50, 2, 4], "value": [70, 4, 8, 16], "terminated": [Y, N, N], "truncated": [N, N, N], "valid": [N, Y, Y],
+        "reward": [50, 2, 4], "value": [70, 4, 8, 16], "terminated": [Y, N, N], "truncated": [N, N, N],
+        "valid": [N, Y, Y],
         "advantage": [0, 2 + 0.25 * 4, 4],
     },
     "lambda 0": {

@@ -25,7 +25,8 @@ TABLE = [
 def draw(shape, kernel, features, lead=()):
     rng = np.random.default_rng(11)
     images = rng.normal(size=(*lead, *shape)).astype(np.float32)
-    return images, rng.normal(size=(*lead, *kernel, shape[-1], features)).astype(np.float32) / np.sqrt(np.prod(kernel))
+    kernels = rng.normal(scale=np.prod(kernel) ** -0.5, size=(*lead, *kernel, shape[-1], features))
+    return images, kernels.astype(np.float32)
 
 
 def result_and_gradients(function, images, kernel):

@@ -24,7 +24,7 @@ def test_formulas_for_known_probabilities():
     np.testing.assert_array_equal(distributions.greedy(logits(P)), [0, 2])
 
 
-@pytest.mark.parametrize("leading", [(), (5,), (2, 3, 4)])
+@pytest.mark.parametrize("leading", [(), (2, 3)])
 def test_leading_axes(leading):
     x = jax.random.normal(jax.random.key(3), (*leading, 6))
     action = distributions.sample(x, jax.random.key(4))

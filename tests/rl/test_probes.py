@@ -44,7 +44,7 @@ def test_known_values(name):
     register_probes()
     known = PROBES[name].known(GAMMA)
     seen = set()
-    for seed in range(8):
+    for seed in range(6):
         first, value = discounted_return(name, lambda x: lookup(known, x)[2] or 0, jax.random.key(seed))
         np.testing.assert_allclose(value, lookup(known, first)[1], atol=1e-4)
         seen.add(first.item())

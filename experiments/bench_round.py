@@ -1,0 +1,228 @@
+"""What a round is made of, and what its parts cost, as ratios measured in one run.
+
+    python experiments/bench_round.py
+    python experiments/bench_round.py --json > bench.json
+
+Every figure is the median over repeats that take turns, so that drift of the machine cancels in ratios; compile time is
+never part of them.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from admm_jax import cli
+from admm_jax.errors import at_least
+from admm_jax.parallel import (
+    SHARDED,
+    Stream,
+    WorkerMesh,
+    fold_each,
+    local_workers,
+    map_workers,
+    stream_key,
+    with_fixed_parameters,
+    worker_keys,
+)
+from admm_jax.rl.networks import init_parameters, make_network
+from admm_jax.training.defaults import default_config
+from admm_jax.training.evaluation import make_environment
+from admm_jax.training.model import make_model
+from admm_jax.training.provenance import hardware
+from admm_jax.training.round import Round, environment_keys, initial_state, make_round
+from admm_jax.training.state import STATE_SPECS
+
+
+@dataclass(frozen=True)
+class Flags:
+    """Time the parts of a round."""
+
+    env: str = "Pong-v5"
+    """Environment of the round, with its default settings."""
+    repeats: int = 7
+    """Turns of each measurement."""
+    json: bool = False
+    """Print one JSON object instead of a table."""
+
+    def __post_init__(self) -> None:
+        at_least("repeats", self.repeats, 1)
+
+
+def medians(runs: dict[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
+    """Median seconds of each function; they take turns, after one turn each that is not counted."""
+    seconds: dict[str, list[float]] = {name: [] for name in runs}
+    for turn in range(repeats + 1):
+        for name, run in runs.items():
+            started = time.perf_counter()
+            jax.block_until_ready(run())
+            if turn:
+                seconds[name].append(time.perf_counter() - started)
+    return {name: statistics.median(values) for name, values in seconds.items()}
+
+
+def stages(env: str, repeats: int) -> dict[str, float]:
+    """Rollout, local steps and exchange alone, against the whole round; seconds, shares and ratios."""
+    config = default_config(env)
+    mesh = WorkerMesh(config.workers)
+    environment = make_environment(config, config.workers * config.envs_per_worker, Stream.TRAINING)
+    model, params = make_model(config, environment.spec, stream_key(0, Stream.INITIALISATION))
+    keys = environment_keys(stream_key(0, Stream.ENVIRONMENTS), config.workers, config.envs_per_worker)
+    state = initial_state(config, environment, model, params, mesh, keys)
+    parts = Round(config, environment, model, mesh)
+
+    def collect(state: Any) -> Any:
+        trees = jax.vmap(model.unravel)(state.consensus.workers.theta)
+        keys = fold_each(worker_keys(0, local_workers(config.workers), state.consensus.shared.round), 0)
+        return parts.collect(trees, state.environment, state.observation, state.scores, keys)
+
+    def learn(state: Any, data: Any) -> Any:
+        shared, workers = state.consensus
+        trees = jax.vmap(model.unravel)(workers.theta)
+        keys = fold_each(worker_keys(0, local_workers(config.workers), shared.round), 1)
+        views = parts.as_trees(workers, shared)
+        return parts.learn(trees, state.adam, *views, data, keys, parts.rate(shared.round))
+
+    def exchange(state: Any) -> Any:
+        rate = parts.rate(state.consensus.shared.round)
+        result = parts.exchange(
+            state.consensus.workers.theta + state.consensus.shared.z,
+            state.adam,
+            state.adam.nu,
+            state.consensus,
+            lr=rate,
+            next_lr=rate,
+            reduction=parts.reduction,
+        )
+        return result[0], result[1]
+
+    def compiled(function: Callable, in_specs: Any, out_specs: Any, *arguments: Any) -> Any:
+        return jax.jit(mesh.on_every_device(function, in_specs, out_specs)).lower(*arguments).compile()
+
+    consensus_specs = (STATE_SPECS.consensus, SHARDED)
+    run_collect = compiled(collect, (STATE_SPECS,), (SHARDED, SHARDED), state)
+    data = run_collect(state)[1]
+    run_learn = compiled(learn, (STATE_SPECS, SHARDED), SHARDED, state, data)
+    run_exchange = compiled(exchange, (STATE_SPECS,), consensus_specs, state)
+    started = time.perf_counter()
+    run_round = make_round(config, environment, model, mesh).lower(state).compile()
+    compile_seconds = time.perf_counter() - started
+
+    held = [jax.tree.map(jnp.copy, state)]
+
+    def whole() -> Any:
+        held[0], metrics = run_round(held[0])
+        return metrics
+
+    seconds = medians(
+        {
+            "rollout": lambda: run_collect(state),
+            "local_steps": lambda: run_learn(state, data),
+            "exchange": lambda: run_exchange(state),
+            "round": whole,
+        },
+        repeats,
+    )
+    return {
+        **{f"{name}_seconds": value for name, value in seconds.items()},
+        **{f"{name}_share": seconds[name] / seconds["round"] for name in ("rollout", "local_steps", "exchange")},
+        "round_over_parts": seconds["round"] / (seconds["rollout"] + seconds["local_steps"]),
+        "env_steps_per_second": config.env_steps_per_round / seconds["round"],
+        "compile_seconds": compile_seconds,
+    }
+
+
+def gradients(repeats: int, workers: int = 8, batch: int = 256, channels: int = 32) -> dict[str, float]:
+    """Gradients of an image network with per-worker weights: samples/s, and against vmap of ``lax.conv``."""
+    observation = jax.random.randint(jax.random.key(1), (workers, batch, 42, 42, 4), 0, 255).astype(jnp.uint8)
+
+    def prepared(implementation: str, mapping: str) -> Callable[[], Any]:
+        network = make_network("article", 6, channels=(channels, channels), implementation=implementation)
+        one = init_parameters(network, jax.random.key(0), (42, 42, 4), "uint8")
+        parameters = jax.tree.map(lambda leaf: jnp.repeat(leaf[None], workers, axis=0), one)
+
+        def gradient(parameters: Any, observation: jax.Array) -> Any:
+            def objective(parameters: Any) -> jax.Array:
+                logits, value = network.apply(parameters, observation)
+                return (logits**2).mean() + (value**2).mean()
+
+            return jax.grad(objective)(parameters)
+
+        run = jax.jit(map_workers(gradient, mapping)).lower(parameters, observation).compile()
+        return lambda: run(parameters, observation)
+
+    names = [("patches", "map"), ("patches", "vmap"), ("lax", "map"), ("lax", "vmap")]
+    seconds = medians({f"{kind}_{how}": prepared(kind, how) for kind, how in names}, repeats)
+    rates = {f"{name}_samples_per_second": workers * batch / value for name, value in seconds.items()}
+    used = "patches_map" if jax.default_backend() == "cpu" else "lax_vmap"
+    return rates | {"used_over_vmap_of_lax_conv": seconds["lax_vmap"] / seconds[used]}
+
+
+def mappings(repeats: int) -> dict[str, float]:
+    """map against vmap, by stage and network: seconds of map over seconds of vmap (below 1: map is faster)."""
+    ratios = {}
+    for kind, shape, dtype, workers in (
+        ("article", (42, 42, 4), "uint8", 4),
+        ("mlp", (4,), "float32", 8),
+        ("mlp", (4,), "float32", 64),
+    ):
+        channels = (16, 16) if kind == "article" else None
+        network = make_network(kind, 6, channels=channels)
+        one = init_parameters(network, jax.random.key(0), shape, dtype)
+        parameters = jax.tree.map(lambda leaf, w=workers: jnp.repeat(leaf[None], w, axis=0), one)
+        few = jnp.ones((workers, 4, *shape), dtype)
+        many = jnp.ones((workers, 64, *shape), dtype)
+
+        def act(parameters: Any, observation: jax.Array, mapping: str, network: Any = network) -> Any:
+            step = with_fixed_parameters(network.apply, parameters, mapping)
+
+            def body(carry: jax.Array, _: None) -> tuple[jax.Array, None]:
+                logits, _value = step(observation + (carry > 1e30).astype(observation.dtype))
+                return logits.sum(), None
+
+            return jax.lax.scan(body, jnp.zeros(()), None, length=32)[0]
+
+        def gradient(parameters: Any, observation: jax.Array, mapping: str, network: Any = network) -> Any:
+            def one_worker(parameters: Any, observation: jax.Array) -> Any:
+                return jax.grad(lambda p: network.apply(p, observation)[1].mean())(parameters)
+
+            return map_workers(one_worker, mapping)(parameters, observation)
+
+        runs = {}
+        for stage, function, observation in (("act", act, few), ("gradient", gradient, many)):
+            for mapping in ("map", "vmap"):
+                run = jax.jit(function, static_argnums=2).lower(parameters, observation, mapping).compile()
+                runs[f"{stage}_{mapping}"] = lambda run=run, p=parameters, o=observation: run(p, o)
+        seconds = medians(runs, repeats)
+        for stage in ("act", "gradient"):
+            name = f"{kind}_{workers}_workers_{stage}_map_over_vmap"
+            ratios[name] = seconds[f"{stage}_map"] / seconds[f"{stage}_vmap"]
+    return ratios
+
+
+def main(arguments: Sequence[str]) -> None:
+    flags = cli.parse(Flags, arguments)
+    result = {
+        "hardware": hardware(),
+        "round": stages(flags.env, flags.repeats),
+        "gradient": gradients(flags.repeats),
+        "mapping": mappings(flags.repeats),
+    }
+    if flags.json:
+        print(json.dumps(result, indent=2))
+        return
+    for section, figures in result.items():
+        print(section)
+        for name, value in figures.items():
+            print(f"  {name:45s} {value:.4g}" if isinstance(value, float) else f"  {name:45s} {value}")
+
+
+if __name__ == "__main__":
+    cli.run(main)
