@@ -7,7 +7,7 @@ from typing import Protocol
 import jax
 import jax.numpy as jnp
 
-from admm_jax.consensus.trees import PyTree, per_worker
+from admm_jax.consensus.trees import PyTree, per_worker, sum_over_workers
 
 
 class Reduction(Protocol):
@@ -26,7 +26,7 @@ class LocalReduction:
     """All workers are in the caller's hands: plain sums over the leading axis."""
 
     def sum(self, tree: PyTree) -> PyTree:
-        return jax.tree.map(lambda leaf: leaf.sum(axis=0), tree)
+        return sum_over_workers(tree)
 
     def gather(self, tree: PyTree) -> PyTree:
         return tree

@@ -51,3 +51,19 @@ def elementwise(penalty: PyTree, tree: PyTree) -> PyTree:
 def copies(tree: PyTree, num_workers: int) -> PyTree:
     """``num_workers`` equal copies along a new leading axis; leaves [...] -> [W, ...]."""
     return jax.tree.map(lambda leaf: jnp.repeat(jnp.asarray(leaf)[None], num_workers, axis=0), tree)
+
+
+def sum_over_workers(tree: PyTree) -> PyTree:
+    """Sum over the leading axis; leaves [W, ...] -> [...].
+
+    On CPU as a product with a row of ones: XLA's reduction over a leading axis is 60 times slower there (4 workers,
+    500,000 numbers each: 23 ms against 0.4 ms).
+    """
+    dot = jax.default_backend() == "cpu"
+
+    def total(leaf: jax.Array) -> jax.Array:
+        if dot and leaf.ndim > 1 and jnp.issubdtype(leaf.dtype, jnp.floating):
+            return jnp.tensordot(jnp.ones(leaf.shape[0], leaf.dtype), leaf, axes=1)
+        return leaf.sum(axis=0)
+
+    return jax.tree.map(total, tree)

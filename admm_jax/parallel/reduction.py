@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from admm_jax.consensus.trees import PyTree
+from admm_jax.consensus.trees import PyTree, sum_over_workers
 from admm_jax.parallel.mesh import DEVICE_AXIS
 
 
@@ -18,7 +18,7 @@ class MeshReduction:
 
     def sum(self, tree: PyTree) -> PyTree:
         """Leaves [W / D, ...] -> [...], equal on every device."""
-        return jax.lax.psum(jax.tree.map(lambda leaf: leaf.sum(axis=0), tree), DEVICE_AXIS)
+        return jax.lax.psum(sum_over_workers(tree), DEVICE_AXIS)
 
     def gather(self, tree: PyTree) -> PyTree:
         """Leaves [W / D, ...] -> [W, ...] in the order of workers, equal on every device."""

@@ -1,7 +1,7 @@
 """The one exchange of a round: second moments, consensus, duals, and the penalty that the next round will use.
 
 With the pull after Adam's step, the penalty of a coordinate is R = c D / lr, where D = sqrt(v_hat) + eps is Adam's
-metric: theta <- (theta + c (z - u)) / (1 + c) is the prox of R/2 |theta - z + u|^2 in the metric D / lr. The fixed point
+metric: theta <- (theta + c (z - u)) / (1 + c) is the prox of R/2 |theta - z + u|^2 in the metric D / lr. Its fixed point
 is sum_i D_i^-1 grad f_i(z) = 0, so D has to be common to all workers, which is why they average v. lambda = R u is what
 has to survive when lr or v changes.
 """

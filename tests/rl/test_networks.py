@@ -150,6 +150,7 @@ def test_float_images_are_taken_as_they_are():
     )
 
 
+@pytest.mark.slow
 def test_initial_weights_are_orthogonal_with_their_gains():
     network = make_network("article", 3, channels=(6, 8), hidden=(10,))
     tree = init_parameters(network, jax.random.key(4), (8, 8, 4), jnp.uint8)["params"]
