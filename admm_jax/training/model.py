@@ -15,6 +15,7 @@ from jax.flatten_util import ravel_pytree
 from admm_jax.envs import EnvSpec
 from admm_jax.rl.networks import Network, init_parameters, make_network
 from admm_jax.training.config import TrainConfig
+from admm_jax.training.rules import spelled_out
 
 
 class Model(NamedTuple):
@@ -46,6 +47,7 @@ def make_model(config: TrainConfig, spec: EnvSpec, key: jax.Array) -> tuple[Mode
     Raises:
         InvalidInput: the network cannot take the environment's observations.
     """
+    config = spelled_out(config)
     network = make_network(
         config.network,
         spec.num_actions,
