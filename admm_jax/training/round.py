@@ -61,7 +61,7 @@ def make_round(
         mesh: where workers live.
 
     Returns:
-        (state) -> (state, metrics); metrics are float32 scalars, equal on every device.
+        (state) -> (state, metrics); metrics are scalars, equal on every device.
     """
     one_round = Round(config, environment, model, mesh)
     return jax.jit(
@@ -287,7 +287,7 @@ class Round:
             "value_loss": steps.loss.value_loss,
             "gradient_norm": steps.gradient_norm,
             "lr": lr,
-            "failed_workers": residuals.failed,
+            "failed_workers": residuals.failed.astype(jnp.int32),
         }
 
 

@@ -235,17 +235,17 @@ class Trainer:
         while totals.env_steps < options.total_steps and totals.steps_to_target is None:
             started = time.monotonic()
             state, metrics = compiled(state)
-            metrics = {name: float(value) for name, value in jax.device_get(metrics).items()}
+            metrics = {name: value.item() for name, value in jax.device_get(metrics).items()}
             seconds = time.monotonic() - started
-            speed.append((seconds, int(metrics["env_steps"]) - totals.env_steps))
+            speed.append((seconds, metrics["env_steps"] - totals.env_steps))
             totals.round_seconds += seconds
             totals.bytes_sent_per_worker += self.uplink.bytes(totals.rounds)
             totals.rounds += 1
-            before, totals.env_steps = totals.env_steps, int(metrics["env_steps"])
+            before, totals.env_steps = totals.env_steps, metrics["env_steps"]
             totals.wall_seconds = self._wall_seconds()
             totals.primal_residual, totals.dual_residual = metrics["primal_residual"], metrics["dual_residual"]
             if metrics["episodes"]:
-                totals.games(metrics["return_mean"] * metrics["episodes"], int(metrics["episodes"]))
+                totals.games(metrics["return_mean"] * metrics["episodes"], metrics["episodes"])
             state = self._handle_failures(state, metrics)
 
             rate = sum(steps for _, steps in speed) / sum(seconds for seconds, _ in speed)
@@ -277,7 +277,7 @@ class Trainer:
         }
 
     def _handle_failures(self, state: TrainState, metrics: dict[str, float]) -> TrainState:
-        failed, totals = int(metrics["failed_workers"]), self.totals
+        failed, totals = metrics["failed_workers"], self.totals
         if not failed:
             totals.failed_rounds = 0
             return state

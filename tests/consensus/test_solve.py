@@ -75,3 +75,4 @@ def test_the_documented_example_prints_what_it_says(capsys):
     exec(compile(example, "docs/consensus.md", "exec"), {})
     printed = capsys.readouterr().out.strip()
     assert f"```text\n{printed}\n```" in page
+    assert example in (ROOT / "README.md").read_text()

@@ -1,0 +1,52 @@
+"""Does it learn the right numbers? Probe environments with known values, and CartPole."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from admm_jax.training.evaluation import Evaluator
+from tests.probes import PROBES, register_probes
+from tests.training.builders import build, cartpole
+
+GAMMA = 0.9
+register_probes()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", ["ppo", "a2c"])
+@pytest.mark.parametrize("name", list(PROBES))
+def test_known_values_and_best_actions(name, loss):
+    config = cartpole(
+        env=f"gymnax:{name}",
+        loss=loss,
+        workers=2,
+        envs_per_worker=8,
+        rollout=16,
+        local_epochs=2 if loss == "ppo" else 1,
+        minibatches=4,
+        lr=5e-3,
+        gamma=GAMMA,
+        gae_lambda=0.8,
+        kappa=0.5,
+        max_grad_norm=5.0,
+        seed=3,
+    )
+    run = build(config)
+    run.rounds(150 if loss == "ppo" else 300)
+    for observation, value, action in PROBES[name].known(GAMMA):
+        logits, learned = run.model.apply(run.z, jnp.asarray(observation, jnp.float32)[None])
+        assert float(learned[0]) == pytest.approx(value, abs=0.1 * max(1, abs(value))), observation
+        if action is not None:
+            assert jax.nn.softmax(logits[0])[action] > 0.9, observation
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rule", ["admm", "fedavg", "gradient"])
+def test_cartpole_is_learned(rule):
+    config = cartpole(rule=rule, workers=4, envs_per_worker=4, rollout=64, local_epochs=4, minibatches=4, lr=2e-3)
+    run = build(config)
+    run.rounds(80)
+    scores = Evaluator(config, run.model, greedy=True)(np.asarray(run.z), 10, 0)
+    assert scores.episodes == 10
+    assert scores.mean > 200  # random play: 20
