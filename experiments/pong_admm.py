@@ -1,9 +1,9 @@
 """Train workers on Atari Pong (or another environment) that agree by consensus ADMM, once per compiled round.
 
-    python experiments/pong_admm.py
-    python experiments/pong_admm.py --preset smoke
-    python experiments/pong_admm.py --env gymnax:CartPole-v1
-    python experiments/pong_admm.py --resume runs/NAME --total-steps 4000000
+python experiments/pong_admm.py
+python experiments/pong_admm.py --preset smoke
+python experiments/pong_admm.py --env gymnax:CartPole-v1
+python experiments/pong_admm.py --resume runs/NAME --total-steps 4000000
 """
 
 from __future__ import annotations

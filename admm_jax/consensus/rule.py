@@ -85,9 +85,7 @@ class MeanExchange:
         Raises:
             ValueError: ``weights`` has another shape than [W].
         """
-        return initial_state(
-            params, num_workers, penalty=penalty, weights=weights, with_dual=self.with_dual
-        )
+        return initial_state(params, num_workers, penalty=penalty, weights=weights, with_dual=self.with_dual)
 
     def start(self, worker: Workers, shared: Shared) -> PyTree:
         """Where one worker's local solve begins, leaves [...]."""
@@ -160,12 +158,8 @@ class MeanExchange:
         scaled_dual = workers.scaled_dual
         if scaled_dual is not None:
             scaled_dual = select(joins, self.next_dual(theta, workers, z, shared), scaled_dual)
-        residuals = self._residuals(
-            theta, scaled_dual, z, shared, reduction, num_workers, theta_squared
-        )._replace(
-            cosine=_mean_cosine(
-                mean, shared.z, weight_sum / self.over_relaxation, steps_sum, squared_steps_sum
-            ),
+        residuals = self._residuals(theta, scaled_dual, z, shared, reduction, num_workers, theta_squared)._replace(
+            cosine=_mean_cosine(mean, shared.z, weight_sum / self.over_relaxation, steps_sum, squared_steps_sum),
             failed=num_failed.astype(weight_sum.dtype),
         )
         return (
@@ -223,9 +217,7 @@ class MeanExchange:
             new = elementwise(penalty, shared.z)
             ratio = jax.tree.map(lambda a, b: a / b, old, new)
             scaled_dual = jax.tree.map(lambda u, r: u * r, scaled_dual, ratio)
-        return ConsensusState(
-            shared._replace(penalty=penalty), workers._replace(scaled_dual=scaled_dual)
-        )
+        return ConsensusState(shared._replace(penalty=penalty), workers._replace(scaled_dual=scaled_dual))
 
 
 def _ratio(part: jax.Array, whole: jax.Array) -> jax.Array:
@@ -236,8 +228,6 @@ def _mean_cosine(
     mean: PyTree, previous: PyTree, total: jax.Array, norms: jax.Array, squared_norms_sum: jax.Array
 ) -> jax.Array:
     """Pairwise cosine without a gather: |sum d_i|^2 - sum |d_i|^2 is the sum over pairs of 2 d_i.d_j."""
-    sum_squared = squared_norm(
-        jax.tree.map(lambda a, b: total.astype(a.dtype) * (a - b), mean, previous)
-    )
+    sum_squared = squared_norm(jax.tree.map(lambda a, b: total.astype(a.dtype) * (a - b), mean, previous))
     # Where the duals do not sum to 0 the mean is not that of the updates, and the quotient could be anything.
     return jnp.clip(_ratio(sum_squared - squared_norms_sum, norms**2 - squared_norms_sum), -1, 1)

@@ -102,9 +102,7 @@ class Checkpoints:
 
     def _read(self, folder: Path, fresh: TrainState) -> Restored:
         manifest = json.loads((folder / "manifest.json").read_text())
-        expected = jax.tree.map(
-            lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), self._saved_part(fresh)
-        )
+        expected = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), self._saved_part(fresh))
         with ocp.StandardCheckpointer() as checkpointer:
             saved = jax.tree.map(np.asarray, checkpointer.restore(folder / "state", expected))
         if sha256(saved) != manifest["state_sha256"]:

@@ -112,9 +112,7 @@ class TrainConfig:
         check_worker_count(self.workers, 1)
         batch = self.rollout * self.envs_per_worker
         if batch % self.minibatches:
-            raise InvalidInput(
-                "minibatches", self.minibatches, f"a divisor of rollout x envs_per_worker ({batch})"
-            )
+            raise InvalidInput("minibatches", self.minibatches, f"a divisor of rollout x envs_per_worker ({batch})")
         at_least("anneal_steps", self.anneal_steps, 0)
         at_least("seed", self.seed, 0)
         if self.seed >= 2**31:

@@ -55,7 +55,5 @@ def default_options(env: str, preset: str = "default") -> RunOptions:
     if family == "atari":
         options = replace(options, total_steps=2_000_000, eval_every=250_000, log_every=4)
     if preset == "smoke":
-        options = replace(
-            options, total_steps=4_000, eval_every=2_000, eval_episodes=2, final_episodes=4, log_every=1
-        )
+        options = replace(options, total_steps=4_000, eval_every=2_000, eval_episodes=2, final_episodes=4, log_every=1)
     return options

@@ -1,9 +1,9 @@
 """The one exchange of a round: second moments, consensus, duals, and the penalty that the next round will use.
 
 With the pull after Adam's step, the penalty of a coordinate is R = c D / lr, where D = sqrt(v_hat) + eps is Adam's
-metric: theta <- (theta + c (z - u)) / (1 + c) is the prox of R/2 |theta - z + u|^2 in the metric D / lr. Its fixed point
-is sum_i D_i^-1 grad f_i(z) = 0, so D has to be common to all workers, which is why they average v. lambda = R u is what
-has to survive when lr or v changes.
+metric: theta <- (theta + c (z - u)) / (1 + c) is the prox of R/2 |theta - z + u|^2 in the metric D / lr. The fixed
+point is sum_i D_i^-1 grad f_i(z) = 0, so D has to be common to all workers, which is why they average v. lambda = R u
+is what has to survive when lr or v changes.
 """
 
 from __future__ import annotations
@@ -100,9 +100,7 @@ class Exchange(NamedTuple):
         )
         state = state._replace(shared=state.shared._replace(penalty=penalty))
         everyone = jnp.ones_like(healthy)
-        state, residuals = self.rule.exchange(
-            theta, state, participates=everyone, healthy=healthy, reduction=reduction
-        )
+        state, residuals = self.rule.exchange(theta, state, participates=everyone, healthy=healthy, reduction=reduction)
         state = self.rule.change_penalty(state, next_penalty)
         # A worker that failed starts from z with fresh momentum.
         mu = select(healthy, adam.mu, jax.tree.map(jnp.zeros_like, adam.mu))

@@ -135,9 +135,7 @@ def solve_locally(
             )(theta, data, index)
             grads = problem.rule.average_gradients(grads, workers.weight, everyone, reduction)
             theta, adam, norm = jax.vmap(
-                lambda theta, adam, grads, worker: problem.descend(
-                    theta, adam, grads, worker, shared, lr, strength
-                )
+                lambda theta, adam, grads, worker: problem.descend(theta, adam, grads, worker, shared, lr, strength)
             )(theta, adam, grads, workers)
             return (theta, adam), StepMetrics(metrics, norm)
 

@@ -44,14 +44,10 @@ RoundFunction = Callable[[TrainState], tuple[TrainState, Metrics]]
 
 def make_exchange(config: TrainConfig) -> Exchange:
     """How the workers of a run meet."""
-    return Exchange(
-        make_rule(config), make_penalty(config), config.steps_per_round, config.adam_eps, Model.ravel
-    )
+    return Exchange(make_rule(config), make_penalty(config), config.steps_per_round, config.adam_eps, Model.ravel)
 
 
-def make_round(
-    config: TrainConfig, environment: Environment, model: Model, mesh: WorkerMesh
-) -> RoundFunction:
+def make_round(config: TrainConfig, environment: Environment, model: Model, mesh: WorkerMesh) -> RoundFunction:
     """One round as one jitted function of the state, which is donated.
 
     Args:
@@ -73,9 +69,7 @@ def make_round(
 class Round:
     """What one device does in a round, for its own share W of the workers."""
 
-    def __init__(
-        self, config: TrainConfig, environment: Environment, model: Model, mesh: WorkerMesh
-    ) -> None:
+    def __init__(self, config: TrainConfig, environment: Environment, model: Model, mesh: WorkerMesh) -> None:
         self.config = config
         self.environment = environment
         self.mesh = mesh
@@ -115,9 +109,7 @@ class Round:
         def collect_and_learn(carry: tuple, index: jax.Array) -> tuple[tuple, tuple]:
             return self.collect_and_learn(carry, fold_each(keys, index), *as_trees, lr)
 
-        carry, (steps, valid, samples) = jax.lax.scan(
-            collect_and_learn, carry, jnp.arange(config.rollouts_per_round)
-        )
+        carry, (steps, valid, samples) = jax.lax.scan(collect_and_learn, carry, jnp.arange(config.rollouts_per_round))
         trees, adam, environment, observation, scores = carry
         theta = jax.vmap(self.model.ravel)(trees)
 
@@ -135,9 +127,7 @@ class Round:
                 "episodes": scores.count.sum(axis=1),
             }
         )
-        counters = Counters(
-            state.counters.env_steps + sums["valid"], state.counters.episodes + sums["episodes"]
-        )
+        counters = Counters(state.counters.env_steps + sums["valid"], state.counters.episodes + sums["episodes"])
         metrics = self.metrics(sums, residuals, counters, lr)
         return TrainState(consensus, adam, environment, observation, scores.cleared(), counters), metrics
 
@@ -313,7 +303,6 @@ def initial_state(
     lr = learning_rate(config.lr, config.anneal_steps, jnp.zeros(()))
     consensus = exchange.rule.init(params, config.workers, penalty=exchange.initial_penalty(params, lr))
     env_state, first = environment.reset(environment_keys)
-
 
     def moments() -> Any:
         tree = model.unravel(params)

@@ -1,12 +1,12 @@
 """The folder of a run: one process at a time, one run per folder, rows that are never lost.
 
-    config.json        everything that defines the run, and the software it ran on
-    metrics.jsonl      a row per round (or every few)
-    evaluations.jsonl  a row per evaluation of z
-    events.jsonl       what a reader must know: resumed, fell back, workers failed
-    summary.json       the result, written at the end
-    checkpoints/       see checkpoints.py
-    tensorboard/       the metrics again, for looking at
+config.json        everything that defines the run, and the software it ran on
+metrics.jsonl      a row per round (or every few)
+evaluations.jsonl  a row per evaluation of z
+events.jsonl       what a reader must know: resumed, fell back, workers failed
+summary.json       the result, written at the end
+checkpoints/       see checkpoints.py
+tensorboard/       the metrics again, for looking at
 """
 
 from __future__ import annotations

@@ -199,9 +199,7 @@ class Trainer:
 
     def _first_state(self) -> TrainState:
         config = self.config
-        keys = environment_keys(
-            stream_key(config.seed, Stream.ENVIRONMENTS), config.workers, config.envs_per_worker
-        )
+        keys = environment_keys(stream_key(config.seed, Stream.ENVIRONMENTS), config.workers, config.envs_per_worker)
         state = initial_state(config, self.environment, self.model, self.params, self.mesh, keys)
         if self.options.resume is None:
             return state

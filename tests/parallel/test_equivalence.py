@@ -65,9 +65,7 @@ def compiled(devices, mapping):
     return np.array(history), np.asarray(state.workers.scaled_dual)
 
 
-@pytest.mark.parametrize(
-    ("devices", "mapping"), [(1, "map"), (1, "vmap"), (2, "vmap"), (4, "map"), (8, "vmap")]
-)
+@pytest.mark.parametrize(("devices", "mapping"), [(1, "map"), (1, "vmap"), (2, "vmap"), (4, "map"), (8, "vmap")])
 def test_fifty_rounds_on_quadratics(devices, mapping):
     expected_z, expected_dual = numpy_loop()
     z, dual = compiled(devices, mapping)

@@ -20,9 +20,7 @@ def marked(state, value):
     """The same state with another z, and environments that differ from fresh ones."""
     shared = state.consensus.shared
     shared = shared._replace(z=jnp.full_like(shared.z, value), round=jnp.asarray(int(value), jnp.int32))
-    return state._replace(
-        consensus=state.consensus._replace(shared=shared), observation=state.observation + value
-    )
+    return state._replace(consensus=state.consensus._replace(shared=shared), observation=state.observation + value)
 
 
 def test_what_was_saved_comes_back(tmp_path, fresh):

@@ -102,9 +102,7 @@ def test_sharing_every_second_round():
     np.testing.assert_allclose(state.shared.penalty, np.full(D, np.expm1(0.6 / K) / 0.1), rtol=1e-5)
     state, moments, _ = meet_once(meet, state, [[2.0, 2, 2], [0, 4, 2]], adam([[1.0, 4, 9], [3, 4, 1]], 2 * K), before)
     np.testing.assert_allclose(moments.nu["b"], [[4, 5], [4, 5]])
-    np.testing.assert_allclose(
-        state.shared.penalty, np.expm1(0.6 / K) * metric([2, 4, 5], 2 * K) / 0.1, rtol=1e-5
-    )
+    np.testing.assert_allclose(state.shared.penalty, np.expm1(0.6 / K) * metric([2, 4, 5], 2 * K) / 0.1, rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -117,9 +115,7 @@ def test_sharing_every_second_round():
 )
 def test_a_penalty_of_its_own_does_not_follow_the_metric(meet, expected):
     state, before = start(meet)
-    state, _, _ = meet_once(
-        meet, state, [[2.0, 2, 2], [0, 4, 2]], adam([[1.0, 4, 9], [3, 4, 1]]), before, next_lr=0.01
-    )
+    state, _, _ = meet_once(meet, state, [[2.0, 2, 2], [0, 4, 2]], adam([[1.0, 4, 9], [3, 4, 1]]), before, next_lr=0.01)
     np.testing.assert_allclose(state.shared.penalty, expected)
 
 

@@ -187,5 +187,3 @@ def test_devices_do_not_change_a_run(tmp_path):
     assert one["env_steps"] == four["env_steps"]
     assert four["devices"] == 4
     assert one["primal_residual"] == pytest.approx(four["primal_residual"], rel=1e-3)
-
-
