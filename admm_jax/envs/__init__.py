@@ -1,10 +1,11 @@
-"""One batched environment interface; adapters for gymnax and EnvPool; a JAX-native Pong."""
+"""One batched environment interface; adapters for gymnax and EnvPool; a JAX-native Pong.
+
+What needs gymnax is imported from its own module (``gymnax_adapter``, ``jax_pong``); see ``registry``.
+"""
 
 from admm_jax.envs.base import Environment, EnvSpec, TimeStep
 from admm_jax.envs.envpool_adapter import EnvPoolEnvironment, PoolState
 from admm_jax.envs.episodes import EpisodePlayer, Episodes
-from admm_jax.envs.gymnax_adapter import GymnaxEnvironment, GymnaxState
-from admm_jax.envs.jax_pong import JaxPong, JaxPongPixels
 from admm_jax.envs.registry import check_name, family, make
 
 __all__ = [
@@ -13,10 +14,6 @@ __all__ = [
     "Environment",
     "EpisodePlayer",
     "Episodes",
-    "GymnaxEnvironment",
-    "GymnaxState",
-    "JaxPong",
-    "JaxPongPixels",
     "PoolState",
     "TimeStep",
     "check_name",

@@ -1,16 +1,15 @@
-"""Environments by name: ``Pong-v5`` (EnvPool's Atari), ``gymnax:NAME``, ``jax-pong``, ``jax-pong-pixels``."""
+"""Environments by name: ``Pong-v5`` (EnvPool's Atari), ``gymnax:NAME``, ``jax-pong``, ``jax-pong-pixels``.
+
+gymnax is imported where it is needed: that takes seconds and starts JAX, which fixes the number of CPU devices.
+"""
 
 from __future__ import annotations
 
 import re
-from typing import Literal
-
-import gymnax
+from typing import Any, Literal
 
 from admm_jax.envs.base import Environment
 from admm_jax.envs.envpool_adapter import EnvPoolEnvironment, atari_names, import_envpool
-from admm_jax.envs.gymnax_adapter import GymnaxEnvironment
-from admm_jax.envs.jax_pong import JaxPong, JaxPongPixels
 from admm_jax.errors import InvalidInput, nearest
 
 Family = Literal["atari", "gymnax", "jax-pong", "jax-pong-pixels"]
@@ -59,11 +58,9 @@ def make(
             frame_stack=frame_stack,
             backend=backend,
         )
-    if kind == "gymnax":
-        env, params = _make_gymnax(name)
-    else:
-        env = JaxPong() if kind == "jax-pong" else JaxPongPixels(size=frame_size, frames=frame_stack)
-        params = env.default_params
+    from admm_jax.envs.gymnax_adapter import GymnaxEnvironment
+
+    env, params = _make_gymnax(name) if kind == "gymnax" else _make_jax_pong(kind, frame_size, frame_stack)
     return GymnaxEnvironment(env, params, num_envs, name=name)
 
 
@@ -85,7 +82,7 @@ def family(name: str) -> Family:
     if name in _OWN:
         return name
     if name.startswith(GYMNAX):
-        if name.removeprefix(GYMNAX) in gymnax.registered_envs:
+        if name in _gymnax_names():
             return "gymnax"
         raise _unknown(name, _gymnax_names())
     if re.fullmatch(r"\w+-v\d+", name):
@@ -97,6 +94,8 @@ def family(name: str) -> Family:
 
 
 def _gymnax_names() -> list[str]:
+    import gymnax
+
     return [GYMNAX + name for name in gymnax.registered_envs]
 
 
@@ -108,10 +107,19 @@ def _unknown(name: str, choices: list[str]) -> InvalidInput:
     return InvalidInput("env", name, _KINDS + hint)
 
 
-def _make_gymnax(name: str):
+def _make_gymnax(name: str) -> tuple[Any, Any]:
+    import gymnax
+
     try:
         return gymnax.make(name.removeprefix(GYMNAX))
     except OSError as error:  # MNISTBandit downloads its images
         raise InvalidInput(
             "env", name, f"an environment whose data can be read; this one's could not ({error})"
         ) from error
+
+
+def _make_jax_pong(kind: str, size: int, frames: int) -> tuple[Any, Any]:
+    from admm_jax.envs.jax_pong import JaxPong, JaxPongPixels
+
+    env = JaxPong() if kind == "jax-pong" else JaxPongPixels(size=size, frames=frames)
+    return env, env.default_params

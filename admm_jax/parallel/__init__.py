@@ -15,6 +15,7 @@ from admm_jax.parallel.mesh import (
     check_worker_count,
     each_device_its_own,
     request_devices,
+    split_host,
 )
 from admm_jax.parallel.randomness import (
     Stream,
@@ -43,6 +44,7 @@ __all__ = [
     "request_devices",
     "resolve_mapping",
     "split_each",
+    "split_host",
     "stream_key",
     "with_fixed_parameters",
     "worker_keys",

@@ -17,18 +17,20 @@ from admm_jax.errors import InvalidInput
 DEVICE_AXIS = "devices"
 
 
-def request_devices(count: int) -> None:
-    """Make sure ``count`` devices can be used; on CPU, split the host into that many.
+def split_host(count: int) -> None:
+    """Ask for ``count`` CPU devices; starts nothing, and has no effect once JAX has started or on accelerators."""
+    if count > 1 and "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
+        with contextlib.suppress(RuntimeError):
+            jax.config.update("jax_num_cpu_devices", count)
 
-    Call it before anything else touches JAX: the number of CPU devices is fixed when JAX starts.
+
+def request_devices(count: int) -> None:
+    """Make sure ``count`` devices can be used; on CPU, split the host into that many if JAX has not started yet.
 
     Raises:
         InvalidInput: fewer than ``count`` devices are there.
     """
-    if count > 1 and "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
-        # Once JAX has started it refuses the update, and the check below decides. Accelerators are not affected.
-        with contextlib.suppress(RuntimeError):
-            jax.config.update("jax_num_cpu_devices", count)
+    split_host(count)
     available = jax.device_count()
     if count > available:
         raise InvalidInput("devices", count, f"at most {available}, the number of {jax.default_backend()} devices")

@@ -12,6 +12,7 @@ import tyro
 
 from admm_jax import cli
 from admm_jax.errors import InvalidInput, nearest
+from admm_jax.parallel import split_host
 from admm_jax.training.config import TrainConfig
 from admm_jax.training.defaults import PRESETS, default_config, default_options
 from admm_jax.training.options import RunOptions
@@ -34,6 +35,8 @@ def parse_run(arguments: Sequence[str], description: str) -> tuple[TrainConfig, 
         SystemExit: unknown flag (2), help (0).
     """
     first = _first_look(arguments)
+    if first.devices is not None and first.devices.isdecimal():
+        split_host(int(first.devices))  # before anything starts JAX, as importing gymnax does
     if first.resume is None:
         given_env = first.env or TrainConfig.env
         start = default_config(given_env, first.loss or TrainConfig.loss, first.preset)
@@ -66,7 +69,7 @@ def parse_run(arguments: Sequence[str], description: str) -> tuple[TrainConfig, 
 def _first_look(arguments: Sequence[str]) -> argparse.Namespace:
     """The flags that other flags' defaults depend on."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    for name in ("env", "loss", "resume"):
+    for name in ("env", "loss", "resume", "devices"):
         parser.add_argument(f"--{name}", nargs="?")
     parser.add_argument("--preset", nargs="?", default="default")
     first, _ = parser.parse_known_args(list(arguments))

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from admm_jax import envs
+from admm_jax.envs.gymnax_adapter import GymnaxEnvironment
 from admm_jax.errors import InvalidInput
 
 
@@ -43,7 +44,7 @@ def test_the_step_limit_leaves_episodes_unfinished(player, max_steps):
 
 def test_an_episode_cut_off_by_the_environment_is_finished():
     inner, params = gymnax.make("CartPole-v1")
-    env = envs.GymnaxEnvironment(inner, params.replace(max_steps_in_episode=4), 3)
+    env = GymnaxEnvironment(inner, params.replace(max_steps_in_episode=4), 3)
     episodes = envs.EpisodePlayer(env, push).play(0, jax.random.key(0), 100)
     assert episodes.finished.all()
     np.testing.assert_array_equal(episodes.returns, np.full(3, 4.0))

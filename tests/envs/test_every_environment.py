@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from admm_jax import envs
+from admm_jax.envs.gymnax_adapter import GymnaxEnvironment
 
 NUM_ENVS = 4
 STEPS = 48
@@ -15,7 +16,7 @@ STEPS = 48
 
 def short(env, params, name):
     """A gymnax environment with episodes of at most 7 steps."""
-    return envs.GymnaxEnvironment(env, params.replace(max_steps_in_episode=7), NUM_ENVS, name=name)
+    return GymnaxEnvironment(env, params.replace(max_steps_in_episode=7), NUM_ENVS, name=name)
 
 
 def gymnax_env(name):

@@ -9,12 +9,13 @@ from gymnax.environments import spaces
 from jax.sharding import Mesh, PartitionSpec
 
 from admm_jax import envs
+from admm_jax.envs.gymnax_adapter import GymnaxEnvironment
 from admm_jax.errors import InvalidInput
 
 
 def cartpole(limit=500, num_envs=2):
     env, params = gymnax.make("CartPole-v1")
-    return envs.GymnaxEnvironment(env, params.replace(max_steps_in_episode=limit), num_envs)
+    return GymnaxEnvironment(env, params.replace(max_steps_in_episode=limit), num_envs)
 
 
 def test_a_time_limit_truncates_and_a_fall_terminates():
@@ -39,7 +40,7 @@ def test_a_time_limit_truncates_and_a_fall_terminates():
 def test_last_observation_is_gymnaxs_final_one_and_the_next_starts_its_new_episode():
     inner, params = gymnax.make("CartPole-v1")
     params = params.replace(max_steps_in_episode=3)
-    env = envs.GymnaxEnvironment(inner, params, 1)
+    env = GymnaxEnvironment(inner, params, 1)
     key = jax.random.key(4)
     state, now = env.reset(key[None])
     observation, inner_state = inner.reset(key, params)
@@ -118,7 +119,7 @@ class TwoPartObservation(envs.JaxPong):
 def test_observations_of_several_parts_are_refused():
     env = TwoPartObservation()
     with pytest.raises(InvalidInput, match="one array"):
-        envs.GymnaxEnvironment(env, env.default_params, 1)
+        GymnaxEnvironment(env, env.default_params, 1)
 
 
 class OldProtocol(envs.JaxPong):
@@ -130,7 +131,7 @@ class OldProtocol(envs.JaxPong):
 def test_the_protocol_of_older_gymnax_is_refused():
     env = OldProtocol()
     with pytest.raises(InvalidInput, match=r"gymnax 1\.0's protocol"):
-        envs.GymnaxEnvironment(env, env.default_params, 1)
+        GymnaxEnvironment(env, env.default_params, 1)
 
 
 def test_options_can_be_written_as_json():

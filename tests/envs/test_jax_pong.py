@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from admm_jax import envs
+from admm_jax.envs.gymnax_adapter import GymnaxEnvironment
 from admm_jax.envs.jax_pong import DOWN, STAY, UP, JaxPong, JaxPongPixels, PongParams, play_step
 
 PARAMS = PongParams(ball_speed=0.1, steepest=0.08, paddle_speed=0.05, paddle_half=0.2, opponent_speed=0.04)
@@ -129,7 +130,7 @@ def test_both_observations_belong_to_the_same_game():
     games = []
     for env in (JaxPong(), JaxPongPixels(size=16, frames=2)):
         player = envs.EpisodePlayer(
-            envs.GymnaxEnvironment(env, PARAMS.replace(points_to_win=2), 4),
+            GymnaxEnvironment(env, PARAMS.replace(points_to_win=2), 4),
             lambda _, obs, key: jnp.zeros(4, jnp.int32),
         )
         games.append(player.play(None, jax.random.key(1), 500))
