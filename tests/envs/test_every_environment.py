@@ -9,6 +9,7 @@ import pytest
 
 from admm_jax import envs
 from admm_jax.envs.gymnax_adapter import GymnaxEnvironment
+from admm_jax.envs.jax_pong import JaxPong, JaxPongPixels
 
 NUM_ENVS = 4
 STEPS = 48
@@ -42,8 +43,8 @@ MAKERS = {
     "cartpole": lambda: gymnax_env("CartPole-v1"),
     "minatar": lambda: gymnax_env("Breakout-MinAtar"),
     "one-hot": lambda: gymnax_env("FrozenLake-misc"),
-    "jax-pong": lambda: own_env(envs.JaxPong()),
-    "jax-pong-pixels": lambda: own_env(envs.JaxPongPixels()),
+    "jax-pong": lambda: own_env(JaxPong()),
+    "jax-pong-pixels": lambda: own_env(JaxPongPixels()),
     "envpool-xla": lambda: short_pong("xla"),
     "envpool-host": lambda: short_pong("host"),
 }

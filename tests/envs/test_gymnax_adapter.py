@@ -10,6 +10,7 @@ from jax.sharding import Mesh, PartitionSpec
 
 from admm_jax import envs
 from admm_jax.envs.gymnax_adapter import GymnaxEnvironment
+from admm_jax.envs.jax_pong import JaxPong
 from admm_jax.errors import InvalidInput
 
 
@@ -107,7 +108,7 @@ def test_no_environments_are_refused():
         cartpole(num_envs=0)
 
 
-class TwoPartObservation(envs.JaxPong):
+class TwoPartObservation(JaxPong):
     def get_obs(self, state, params, key=None):
         return {"ball": state.ball_x, "paddle": state.own_y}
 
@@ -122,7 +123,7 @@ def test_observations_of_several_parts_are_refused():
         GymnaxEnvironment(env, env.default_params, 1)
 
 
-class OldProtocol(envs.JaxPong):
+class OldProtocol(JaxPong):
     def step(self, key, state, action, params=None):
         observation, state, reward, terminated, truncated, info = super().step(key, state, action, params)
         return observation, state, reward, terminated | truncated, info

@@ -6,6 +6,7 @@ import gymnax
 import pytest
 
 from admm_jax import envs
+from admm_jax.envs.jax_pong import JaxPong
 from admm_jax.errors import InvalidInput
 
 
@@ -60,7 +61,7 @@ def test_without_envpool_atari_names_the_line_that_installs_it(monkeypatch):
 def test_environments_registered_at_run_time_are_known(monkeypatch):
     monkeypatch.setattr(gymnax.registration, "_registry", dict(gymnax.registration._registry))
     monkeypatch.setattr(gymnax.registration, "registered_envs", gymnax.registered_envs)
-    gymnax.register("Own-v0", envs.JaxPong)
+    gymnax.register("Own-v0", JaxPong)
     try:
         assert envs.make("gymnax:Own-v0", num_envs=2).spec.observation_shape == (8,)
     finally:

@@ -9,6 +9,7 @@ import pytest
 
 from admm_jax.errors import InvalidInput
 from admm_jax.training.options import RunOptions
+from admm_jax.training.rules import spelled_out
 from admm_jax.training.run_folder import RunFolder, read_rows
 from admm_jax.training.trainer import AllWorkersFailed, Interrupted, Totals, Trainer, train
 from tests.training.builders import cartpole
@@ -94,7 +95,7 @@ def test_resume_refuses_another_run(tmp_path, monkeypatch):
 
 
 def test_resume_needs_a_checkpoint(tmp_path):
-    RunFolder.create(tmp_path / "a", {"train": cartpole().to_json(), "run": {}}).close()
+    RunFolder.create(tmp_path / "a", {"train": spelled_out(cartpole()).to_json(), "run": {}}).close()
     with pytest.raises(InvalidInput, match="has a checkpoint"):
         Trainer(cartpole(), RunOptions(resume=tmp_path / "a"))
 
