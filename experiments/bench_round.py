@@ -139,7 +139,7 @@ def stages(env: str, repeats: int) -> dict[str, float]:
     }
 
 
-def gradients(repeats: int, workers: int = 8, batch: int = 256, channels: int = 32) -> dict[str, float]:
+def gradients(repeats: int, workers: int = 4, batch: int = 64, channels: int = 16) -> dict[str, float]:
     """Gradients of an image network with per-worker weights: samples/s, and against vmap of ``lax.conv``."""
     observation = jax.random.randint(jax.random.key(1), (workers, batch, 42, 42, 4), 0, 255).astype(jnp.uint8)
 
