@@ -44,7 +44,7 @@ class ADMM(MeanExchange):
     """
 
     inner: Inner = "proximal"
-    restart: Restart = "consensus"  # type: ignore[assignment]
+    restart: Restart = "consensus"
     over_relaxation: float = 1.0
     dual_leak: float = 0.0
     regularizer: Regularizer = field(default_factory=Regularizer)

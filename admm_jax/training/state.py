@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from admm_jax.consensus import ConsensusState, Shared, Workers
+from admm_jax.consensus import ConsensusState
 from admm_jax.parallel import REPLICATED, SHARDED
 from admm_jax.rl.rollout import EpisodeScores
 
@@ -59,16 +59,14 @@ class TrainState(NamedTuple):
 
 
 STATE_SPECS = TrainState(
-    consensus=ConsensusState(shared=REPLICATED, workers=SHARDED),  # type: ignore[arg-type]
-    adam=SHARDED,  # type: ignore[arg-type]
+    consensus=ConsensusState(shared=REPLICATED, workers=SHARDED),
+    adam=SHARDED,
     environment=SHARDED,
-    observation=SHARDED,  # type: ignore[arg-type]
-    scores=SHARDED,  # type: ignore[arg-type]
-    counters=REPLICATED,  # type: ignore[arg-type]
+    observation=SHARDED,
+    scores=SHARDED,
+    counters=REPLICATED,
 )
 """How the state lies on a mesh: workers and environments split over the devices, the consensus on each of them."""
-
-__all__ = ["STATE_SPECS", "Adam", "Counters", "Shared", "TrainState", "Workers", "sha256"]
 
 
 def sha256(tree: Any) -> str:
