@@ -81,7 +81,7 @@ def stages(env: str, repeats: int) -> dict[str, float]:
     def collect(state: Any) -> Any:
         trees = jax.vmap(model.unravel)(state.consensus.workers.theta)
         keys = fold_each(worker_keys(0, local_workers(config.workers), state.consensus.shared.round), 0)
-        return parts.collect(trees, state.environment, state.observation, state.scores, keys)
+        return parts.collect(trees, state.environment, state.observation, state.scores, state.moments, keys)
 
     def learn(state: Any, data: Any) -> Any:
         shared, workers = state.consensus
@@ -107,7 +107,7 @@ def stages(env: str, repeats: int) -> dict[str, float]:
         return jax.jit(mesh.on_every_device(function, in_specs, out_specs)).lower(*arguments).compile()
 
     consensus_specs = (STATE_SPECS.consensus, SHARDED)
-    run_collect = compiled(collect, (STATE_SPECS,), (SHARDED, SHARDED), state)
+    run_collect = compiled(collect, (STATE_SPECS,), (SHARDED, SHARDED, SHARDED), state)
     data = run_collect(state)[1]
     run_learn = compiled(learn, (STATE_SPECS, SHARDED), SHARDED, state, data)
     run_exchange = compiled(exchange, (STATE_SPECS,), consensus_specs, state)

@@ -20,6 +20,7 @@ class Uplink:
         steps_per_round: K.
         share_moment_every: rounds between averages of the second moment (d more numbers), 0 for never.
         scalars_per_round: further numbers, such as three per rollout for advantages normalised over all workers.
+        observation_size: numbers in an observation, if its moments are merged (a count and two sums), else None.
     """
 
     size: int
@@ -27,13 +28,15 @@ class Uplink:
     steps_per_round: int
     share_moment_every: int
     scalars_per_round: int = 0
+    observation_size: int | None = None
 
     def numbers(self, round_index: int) -> int:
         """Numbers sent in a round, counted from 0."""
         gradients = self.size * self.steps_per_round if self.averages_gradients else 0
         every = self.share_moment_every
         moment = self.size if every and (round_index + 1) % every == 0 else 0
-        return self.size + gradients + moment + self.scalars_per_round
+        observations = 0 if self.observation_size is None else 1 + 2 * self.observation_size
+        return self.size + gradients + moment + observations + self.scalars_per_round
 
     def bytes(self, round_index: int) -> int:
         """Bytes sent in a round, counted from 0."""

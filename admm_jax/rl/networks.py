@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from admm_jax.errors import InvalidInput, nearest
+from admm_jax.rl import observations
 from admm_jax.rl.convolution import (
     Padding,
     convolve,
@@ -37,7 +38,8 @@ NATURE_LAYERS = (((8, 8), (4, 4)), ((4, 4), (2, 2)), ((3, 3), (1, 1)))
 class ArticleNetwork(nn.Module):
     """Two 3x3 convolutions with stride 2, dense layers, and a head each for policy and value.
 
-    Observation [B, height, width, channels] of any size; uint8 is scaled by 1/255.
+    Observation [B, height, width, channels] of any size; uint8 is scaled by 1/255, int8 (a normalised image) by
+    ``observations.BYTE_STEP``.
 
     Attributes:
         num_actions: A.
@@ -69,7 +71,8 @@ class NatureNetwork(nn.Module):
     """Three convolutions 8x8/4, 4x4/2, 3x3/1 without padding, a dense layer, and a head each for policy and value.
 
     The network of Mnih et al. 2015, "Human-level control through deep reinforcement learning", with the heads of an
-    actor-critic. Observation [B, height, width, channels] of at least 36 x 36 pixels; uint8 is scaled by 1/255.
+    actor-critic. Observation [B, height, width, channels] of at least 36 x 36 pixels; bytes are scaled as by the
+    article's network.
 
     Attributes:
         num_actions: A.
@@ -110,7 +113,7 @@ class MLP(nn.Module):
     """Dense tanh layers for vector observations, in separate towers for policy and value unless ``shared``.
 
     Separate towers of two layers of 64 are those of Schulman et al. 2017, section 6.1. An observation of any
-    rank is flattened; uint8 is scaled by 1/255.
+    rank is flattened; bytes are scaled as by the article's network.
 
     Attributes:
         num_actions: A.
@@ -258,6 +261,8 @@ def init_parameters(
 
 
 def _scale(observation: chex.Array) -> float:
+    if observation.dtype == jnp.int8:  # a normalised image
+        return observations.BYTE_STEP
     return 1 / 255 if observation.dtype == jnp.uint8 else 1.0
 
 

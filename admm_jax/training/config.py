@@ -70,6 +70,8 @@ class TrainConfig:
     normalize_advantages: Literal["minibatch", "worker", "global", "none"] = "minibatch"
     """Over what advantages get mean 0 and deviation 1: each minibatch, each worker's rollout, or the rollouts of all
     workers (which exchanges three scalars)."""
+    normalize_observations: bool = True
+    """Give each element of the observation mean 0 and deviation 1, by statistics that workers merge at the exchange."""
     clip_rewards: bool = True
     """Train on the sign of rewards; scores are raw either way."""
 

@@ -13,6 +13,7 @@ _VECTOR: dict[str, Any] = {
     "minibatches": 4,
     "lr": 1e-3,
     "network": "mlp",
+    "normalize_observations": False,
     "clip_rewards": False,
 }
 _IMAGE: dict[str, Any] = {"workers": 4}

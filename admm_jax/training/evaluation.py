@@ -11,7 +11,8 @@ import numpy as np
 from admm_jax import envs
 from admm_jax.analysis import bootstrap_ci95
 from admm_jax.parallel import Stream, stream_key
-from admm_jax.rl import distributions
+from admm_jax.rl import distributions, observations
+from admm_jax.rl.observations import ObservationMoments
 from admm_jax.training.config import TrainConfig
 from admm_jax.training.model import Model
 
@@ -50,10 +51,20 @@ class Evaluator:
         self.greedy = greedy
         self._players: dict[int, envs.EpisodePlayer] = {}
 
-    def __call__(self, z: np.ndarray, episodes: int, round_index: int) -> Scores:
-        """Scores of parameters z [d] over one game in each of ``episodes`` environments."""
+    def __call__(
+        self, z: np.ndarray, moments: ObservationMoments | None, episodes: int, round_index: int
+    ) -> Scores:
+        """Scores over one game in each of ``episodes`` environments.
+
+        Args:
+            z: parameters [d].
+            moments: by which observations are normalised, None if they are not.
+            episodes: how many games.
+            round_index: part of the seed.
+        """
         key = jax.random.fold_in(stream_key(self.config.seed, Stream.EVALUATION), round_index)
-        played = self._player(episodes).play(jnp.asarray(z), key, LONGEST_GAME)
+        policy = jax.tree.map(jnp.asarray, (z, moments))
+        played = self._player(episodes).play(policy, key, LONGEST_GAME)
         returns = played.returns[played.finished]
         return Scores(
             mean=float(returns.mean()) if returns.size else float("nan"),
@@ -70,7 +81,10 @@ class Evaluator:
             self._players[episodes] = envs.EpisodePlayer(environment, self._act)
         return self._players[episodes]
 
-    def _act(self, z: Any, observation: jax.Array, key: jax.Array) -> jax.Array:
+    def _act(self, policy: tuple[Any, Any], observation: jax.Array, key: jax.Array) -> jax.Array:
+        z, moments = policy
+        if moments is not None:
+            observation = observations.normalized(observation, moments)
         logits, _ = self.model.apply(z, observation)
         if self.greedy:
             return distributions.greedy(logits)

@@ -23,9 +23,10 @@ from admm_jax.parallel import (
     with_fixed_parameters,
     worker_keys,
 )
-from admm_jax.rl import distributions
+from admm_jax.rl import distributions, observations
 from admm_jax.rl.advantages import generalized_advantages, masked_moments, normalize, standardize
 from admm_jax.rl.losses import Minibatch
+from admm_jax.rl.observations import ObservationMoments, ShiftedSums
 from admm_jax.rl.rollout import EpisodeScores, Trajectory, rollout
 from admm_jax.training.config import TrainConfig
 from admm_jax.training.exchange import Exchange
@@ -107,9 +108,11 @@ class Round:
         )
 
         def collect_and_learn(carry: tuple, index: jax.Array) -> tuple[tuple, tuple]:
-            return self.collect_and_learn(carry, fold_each(keys, index), *as_trees, lr)
+            return self.collect_and_learn(carry, fold_each(keys, index), *as_trees, state.moments, lr)
 
-        carry, (steps, valid, samples) = jax.lax.scan(collect_and_learn, carry, jnp.arange(config.rollouts_per_round))
+        carry, (steps, valid, seen, samples) = jax.lax.scan(
+            collect_and_learn, carry, jnp.arange(config.rollouts_per_round)
+        )
         trees, adam, environment, observation, scores = carry
         theta = jax.vmap(self.model.ravel)(trees)
 
@@ -125,11 +128,13 @@ class Round:
                 "return": scores.finished.sum(axis=1),
                 "length": scores.finished_length.sum(axis=1),
                 "episodes": scores.count.sum(axis=1),
+                "seen": jax.tree.map(lambda x: x.sum(axis=0), seen),
             }
         )
+        moments = None if state.moments is None else observations.merge(state.moments, sums["seen"])
         counters = Counters(state.counters.env_steps + sums["valid"], state.counters.episodes + sums["episodes"])
         metrics = self.metrics(sums, residuals, counters, lr)
-        return TrainState(consensus, adam, environment, observation, scores.cleared(), counters), metrics
+        return TrainState(consensus, adam, environment, observation, scores.cleared(), moments, counters), metrics
 
     def as_trees(self, workers: Workers, shared: Shared) -> tuple[Workers, Shared]:
         """The part of the consensus that local steps look at, as trees of the network."""
@@ -148,22 +153,38 @@ class Round:
         return learning_rate(config.lr, config.anneal_steps, collected)
 
     def collect_and_learn(
-        self, carry: tuple, keys: jax.Array, workers: Workers, shared: Shared, lr: jax.Array
-    ) -> tuple[tuple, tuple[StepMetrics, jax.Array, jax.Array]]:
+        self,
+        carry: tuple,
+        keys: jax.Array,
+        workers: Workers,
+        shared: Shared,
+        moments: ObservationMoments | None,
+        lr: jax.Array,
+    ) -> tuple[tuple, tuple[StepMetrics, jax.Array, ShiftedSums | None, jax.Array]]:
         """One rollout and the local epochs on it."""
         theta, adam, *games = carry
-        games, data = self.collect(theta, *games, fold_each(keys, 0))
+        games, data, seen = self.collect(theta, *games, moments, fold_each(keys, 0))
         theta, adam, metrics = self.learn(theta, adam, workers, shared, data, fold_each(keys, 1), lr)
         stride = max(1, data.action.shape[1] // KL_OBSERVATIONS)
         samples = data.observation[:, ::stride][:, :KL_OBSERVATIONS]
-        return (theta, adam, *games), (metrics, data.valid.sum(axis=1, dtype=jnp.int32), samples)
+        return (theta, adam, *games), (metrics, data.valid.sum(axis=1, dtype=jnp.int32), seen, samples)
 
     def collect(
-        self, theta: Any, env_state: Any, observation: jax.Array, scores: EpisodeScores, keys: jax.Array
-    ) -> tuple[tuple[Any, jax.Array, EpisodeScores], Minibatch]:
-        """One rollout with everyone's own parameters, and its advantages."""
+        self,
+        theta: Any,
+        env_state: Any,
+        observation: jax.Array,
+        scores: EpisodeScores,
+        moments: ObservationMoments | None,
+        keys: jax.Array,
+    ) -> tuple[tuple[Any, jax.Array, EpisodeScores], Minibatch, ShiftedSums | None]:
+        """One rollout with everyone's own parameters, its advantages, and what it adds to the moments."""
         config = self.config
-        act = with_fixed_parameters(self.model.network.apply, theta, self.mapping)
+        network = with_fixed_parameters(self.model.network.apply, theta, self.mapping)
+
+        def act(observation: jax.Array) -> tuple[jax.Array, jax.Array]:
+            return network(self.as_seen(observation, moments))
+
         env_state, observation, scores, trajectory = rollout(
             act,
             self.environment.step,
@@ -175,7 +196,18 @@ class Round:
             clip_rewards=config.clip_rewards,
         )
         _, last_value = act(observation)
-        return (env_state, observation, scores), self.learning_data(trajectory, last_value)
+        data = self.learning_data(trajectory, last_value)
+        seen = None
+        if moments is not None:
+            seen = map_workers(lambda rows, valid: observations.shifted_sums(rows, valid, moments), self.mapping)(
+                data.observation, data.valid
+            )
+        data = data._replace(observation=self.as_seen(data.observation, moments))
+        return (env_state, observation, scores), data, seen
+
+    def as_seen(self, observation: jax.Array, moments: ObservationMoments | None) -> jax.Array:
+        """Raw observations [..., *obs] as the network takes them."""
+        return observation if moments is None else observations.normalized(observation, moments)
 
     def learn(
         self,
@@ -314,6 +346,11 @@ def initial_state(
         environment=env_state,
         observation=first.observation.reshape(config.workers, config.envs_per_worker, *first.observation.shape[1:]),
         scores=EpisodeScores.zeros((config.workers, config.envs_per_worker)),
+        moments=(
+            observations.initial_moments(environment.spec.observation_shape, environment.spec.observation_dtype)
+            if config.normalize_observations
+            else None
+        ),
         counters=Counters(jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32)),
     )
     return mesh.place(state, STATE_SPECS)

@@ -10,6 +10,7 @@ import numpy as np
 
 from admm_jax.consensus import ConsensusState
 from admm_jax.parallel import REPLICATED, SHARDED
+from admm_jax.rl.observations import ObservationMoments
 from admm_jax.rl.rollout import EpisodeScores
 
 
@@ -47,6 +48,7 @@ class TrainState(NamedTuple):
         environment: state of all environments; leading axes divisible by the number of devices.
         observation: what each environment's policy acts on next, [W, E, *obs].
         scores: episodes in progress, [W, E].
+        moments: of all observations up to the last exchange, common to all workers; None if they are not normalised.
         counters: totals.
     """
 
@@ -55,6 +57,7 @@ class TrainState(NamedTuple):
     environment: Any
     observation: jax.Array
     scores: EpisodeScores
+    moments: ObservationMoments | None
     counters: Counters
 
 
@@ -64,6 +67,7 @@ STATE_SPECS = TrainState(
     environment=SHARDED,
     observation=SHARDED,
     scores=SHARDED,
+    moments=REPLICATED,
     counters=REPLICATED,
 )
 """How the state lies on a mesh: workers and environments split over the devices, the consensus on each of them."""

@@ -137,6 +137,9 @@ class Trainer:
             steps_per_round=config.steps_per_round,
             share_moment_every=penalty.share_moment_every,
             scalars_per_round=3 * config.rollouts_per_round if config.normalize_advantages == "global" else 0,
+            observation_size=(
+                math.prod(self.environment.spec.observation_shape) if config.normalize_observations else None
+            ),
         )
         self.progress = Progress(options.total_steps, options.progress)
         self.totals = Totals()
@@ -305,20 +308,20 @@ class Trainer:
     def _evaluate(self, state: TrainState, episodes: int) -> Scores:
         """Evaluate z; a check that reaches the target is confirmed with more games."""
         totals, options = self.totals, self.options
-        z = np.asarray(state.consensus.shared.z)
-        scores = self._play(z, episodes)
+        scores = self._play(state, episodes)
         target = options.target_return
         if target is not None and totals.steps_to_target is None and scores.mean >= target:
             if scores.episodes < options.final_episodes:
-                scores = self._play(z, options.final_episodes)
+                scores = self._play(state, options.final_episodes)
             if scores.mean >= target:
                 totals.steps_to_target, totals.seconds_to_target = totals.env_steps, totals.wall_seconds
                 self.progress.message(f"target return {target:g} reached at {totals.env_steps:,} steps")
         return scores
 
-    def _play(self, z: np.ndarray, episodes: int) -> Scores:
+    def _play(self, state: TrainState, episodes: int) -> Scores:
         totals = self.totals
-        scores = self.evaluate(z, episodes, totals.rounds)
+        z, moments = jax.device_get((state.consensus.shared.z, state.moments))
+        scores = self.evaluate(z, moments, episodes, totals.rounds)
         totals.last_eval = scores.mean
         self.folder.evaluation(
             {

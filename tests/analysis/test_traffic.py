@@ -13,6 +13,7 @@ from admm_jax.analysis import Uplink
         ({"averages_gradients": False, "share_moment_every": 3}, [100, 100, 200]),
         ({"averages_gradients": True, "share_moment_every": 0}, [800, 800, 800]),
         ({"averages_gradients": False, "share_moment_every": 2, "scalars_per_round": 6}, [106, 206, 106]),
+        ({"averages_gradients": False, "share_moment_every": 1, "observation_size": 12}, [225, 225, 225]),
     ],
 )
 def test_numbers_of_the_first_rounds(settings, numbers):

@@ -27,6 +27,7 @@ def cartpole(**changes: Any) -> TrainConfig:
         "lr": 2e-3,
         "network": "mlp",
         "hidden": (16,),
+        "normalize_observations": False,
         "clip_rewards": False,
         "seed": 5,
     }

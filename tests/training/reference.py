@@ -29,7 +29,13 @@ def reference_rounds(run: Built, count: int) -> dict[str, np.ndarray]:
     network = jax.jit(model.apply)
     gradient = jax.jit(jax.grad(lambda theta, batch: _ppo(model, config, theta, batch)))
     env_step = jax.jit(environment.step)
-    first_actions = None
+    first_actions, everything = None, np.zeros((0, *observation.shape[2:]))
+    center, deviation = np.zeros(observation.shape[2:]), np.ones(observation.shape[2:])
+
+    def as_seen(raw):
+        if not config.normalize_observations:
+            return raw
+        return np.float32(np.clip((raw - center) / (deviation + 1e-4), -5, 5))
 
     for index in range(count):
         base = worker_keys(config.seed, jnp.arange(workers), jnp.asarray(index))
@@ -40,7 +46,7 @@ def reference_rounds(run: Built, count: int) -> dict[str, np.ndarray]:
             actions, log_probs, values, env_keys = [], [], [], []
             for i in range(workers):
                 keys = jax.random.split(jax.random.fold_in(jax.random.fold_in(rollout_keys[i], 0), time), envs_each + 1)
-                logits, value = network(jnp.float32(theta[i]), observation[i])
+                logits, value = network(jnp.float32(theta[i]), as_seen(observation[i]))
                 action = jax.random.categorical(keys[0], logits)
                 log_pi = jax.nn.log_softmax(logits)
                 actions.append(np.asarray(action))
@@ -53,6 +59,7 @@ def reference_rounds(run: Built, count: int) -> dict[str, np.ndarray]:
             rows.append(
                 {
                     "observation": observation,
+                    "seen": as_seen(observation),
                     "action": np.stack(actions),
                     "log_prob": np.stack(log_probs),
                     "value": np.stack(values),
@@ -65,13 +72,13 @@ def reference_rounds(run: Built, count: int) -> dict[str, np.ndarray]:
             observation = np.asarray(outcome.observation).reshape(*shape, *outcome.observation.shape[1:])
         if first_actions is None:
             first_actions = np.stack([row["action"] for row in rows])
-        last_value = np.stack([np.asarray(network(jnp.float32(theta[i]), observation[i])[1]) for i in range(workers)])
+        last_value = np.stack([np.asarray(network(jnp.float32(theta[i]), as_seen(observation[i]))[1]) for i in range(workers)])
         advantage = _advantages(rows, last_value, config.gamma, config.gae_lambda)
 
         for i in range(workers):
             batch = {
                 name: np.concatenate([row[name][i] for row in rows])
-                for name in ("observation", "action", "log_prob", "valid")
+                for name in ("seen", "action", "log_prob", "valid")
             }
             batch["advantage"] = advantage[:, i].reshape(-1)
             values = np.concatenate([row["value"][i] for row in rows])
@@ -92,6 +99,8 @@ def reference_rounds(run: Built, count: int) -> dict[str, np.ndarray]:
                     theta[i] -= config.lr * (mu[i] / (1 - BETA1**t)) / metric
                     theta[i] = (theta[i] + c * (z - dual[i])) / (1 + c)
         adam_count += steps
+        everything = np.concatenate([everything, *[row["observation"][row["valid"]] for row in rows]])
+        center, deviation = everything.mean(axis=0), everything.std(axis=0)
 
         nu[:] = nu.mean(axis=0)
         next_penalty = c * (np.sqrt(nu[0] / (1 - BETA2**adam_count)) + config.adam_eps) / config.lr
@@ -99,7 +108,7 @@ def reference_rounds(run: Built, count: int) -> dict[str, np.ndarray]:
         z = (theta + dual).mean(axis=0)
         dual = (dual + theta - z) * penalty / next_penalty
         penalty = next_penalty
-    return {"z": z, "dual": dual, "actions": first_actions}
+    return {"z": z, "dual": dual, "actions": first_actions, "center": center, "deviation": deviation}
 
 
 def _advantages(rows: list[dict], last_value: np.ndarray, gamma: float, lambda_: float) -> np.ndarray:
@@ -108,7 +117,7 @@ def _advantages(rows: list[dict], last_value: np.ndarray, gamma: float, lambda_:
     for where in np.ndindex(last_value.shape):
         carried = 0.0
         for time in reversed(range(len(rows))):
-            row = {name: value[where] for name, value in rows[time].items() if name != "observation"}
+            row = {name: value[where] for name, value in rows[time].items() if name not in ("observation", "seen")}
             if not row["valid"]:
                 carried = 0.0
                 continue
@@ -126,7 +135,7 @@ def _normalized(advantage: np.ndarray, valid: np.ndarray) -> np.ndarray:
 
 
 def _ppo(model, config, theta, batch):
-    logits, value = model.apply(theta, batch["observation"])
+    logits, value = model.apply(theta, batch["seen"])
     log_pi = jax.nn.log_softmax(logits)
     ratio = jnp.exp(jnp.take_along_axis(log_pi, batch["action"][:, None], axis=1)[:, 0] - batch["log_prob"])
     clipped = jnp.clip(ratio, 1 - config.clip, 1 + config.clip)

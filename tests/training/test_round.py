@@ -21,6 +21,11 @@ def expected():
     return reference_rounds(run, ROUNDS)
 
 
+@pytest.fixture(scope="module")
+def expected_of_normalized():
+    return reference_rounds(build(spelled_out(cartpole(normalize_observations=True))), 3)
+
+
 LAYOUTS = [(1, "vmap"), (1, "map"), (2, "vmap"), (4, "map"), (8, "vmap")]
 
 
@@ -31,6 +36,19 @@ def test_two_cartpole_rounds_equal_the_numpy_loop(expected, devices, mapping):
     run.rounds(ROUNDS)
     np.testing.assert_allclose(run.z, expected["z"], atol=1e-5)
     np.testing.assert_allclose(run.state.consensus.workers.scaled_dual, expected["dual"], atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("devices", "mapping"), [(1, "vmap"), (2, "map"), (8, "vmap")])
+def test_normalised_rounds_equal_the_numpy_loop(expected_of_normalized, devices, mapping):
+    expected = expected_of_normalized
+    run = build(cartpole(worker_mapping=mapping, normalize_observations=True), devices)
+    run.rounds(3)
+    moments = run.state.moments
+    assert moments.count == run.state.counters.env_steps
+    np.testing.assert_allclose(moments.mean, expected["center"], atol=1e-5)
+    np.testing.assert_allclose(np.sqrt(moments.variance), expected["deviation"], rtol=1e-4)
+    np.testing.assert_allclose(run.z, expected["z"], atol=1e-5)
 
 
 @pytest.mark.slow
@@ -89,6 +107,7 @@ def all_reduced_numbers(text: str) -> tuple[int, int]:
         ({"share_moment_every": 0}, 1),
         ({"rule": "fedavg", "share_moment_every": 0}, 1),
         ({"normalize_advantages": "global"}, 2),
+        ({"normalize_observations": True}, 2),
     ],
 )
 def test_what_eight_devices_all_reduce(changes, vectors):
@@ -97,6 +116,7 @@ def test_what_eight_devices_all_reduce(changes, vectors):
     numbers, _ = all_reduced_numbers(text)
     size = run.model.size
     scalars = numbers - vectors * size
+    # CartPole's observation has 4 numbers: its moments cost a count and 2 x 4 sums.
     assert 0 < scalars < 60, f"{numbers} numbers all-reduced, {size} parameters"
     assert "all-gather" not in text
     assert "all-to-all" not in text
