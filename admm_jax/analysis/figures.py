@@ -1,55 +1,107 @@
-"""Pictures of runs."""
+"""Pictures of runs, from the rows of their folders."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import matplotlib
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
 
 
-def learning_curves(
-    runs: Mapping[str, tuple[Sequence[dict], Sequence[dict]]],
-    baselines: Mapping[str, float],
-    title: str,
-    path: Path,
-) -> None:
+class Rows(NamedTuple):
+    """Of one run: rows of metrics.jsonl and of evaluations.jsonl."""
+
+    metrics: Sequence[dict]
+    evaluations: Sequence[dict]
+
+
+# What the panels below the learning curve show: title, unit, and (metric, its name) pairs.
+PANELS: tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...] = (
+    ("residuals", "relative", (("relative_primal_residual", "primal"), ("relative_dual_residual", "dual"))),
+    ("entropy of the policies", "nats", (("entropy", ""),)),
+    ("distance to z, and to the policy that acted", "KL, nats", (("kl_to_z", "to z"), ("approx_kl", "to the actor"))),
+    ("cosine between workers' updates", "", (("update_cosine", ""),)),
+)
+STYLES = ("-", ":")
+
+
+def learning_curves(runs: Mapping[str, Rows], baselines: Mapping[str, float], title: str, path: Path) -> None:
     """Returns against environment steps: of training as a line, of z's evaluations with their intervals.
 
     Args:
-        runs: by label, rows of metrics and rows of evaluations, as in a run's folder.
+        runs: by label.
         baselines: scores drawn as horizontal lines, by name.
         title: of the picture.
         path: PNG to write.
     """
     figure, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
-    for label, (metrics, evaluations) in runs.items():
-        points = [(row["env_steps"], row["recent_return"]) for row in metrics if row["recent_return"] is not None]
-        (line,) = axes.plot(
-            *zip(*points, strict=True), linewidth=1, alpha=0.6, label=f"{label}: last 40 training games"
-        )
-        steps = [row["env_steps"] for row in evaluations]
-        means = [row["eval_return_mean"] for row in evaluations]
-        below = [row["eval_return_mean"] - row["eval_return_ci95"][0] for row in evaluations]
-        above = [row["eval_return_ci95"][1] - row["eval_return_mean"] for row in evaluations]
-        axes.errorbar(
-            steps,
-            means,
-            yerr=(below, above),
-            fmt="o",
-            capsize=3,
-            color=line.get_color(),
-            label=f"{label}: z, full games",
-        )
-    for style, (name, score) in zip((":", "--", "-."), baselines.items(), strict=False):
-        axes.axhline(score, color="grey", linestyle=style, linewidth=1, label=f"{name} ({score:g})")
-    axes.set(xlabel="agent steps of all workers", ylabel="raw return", title=title)
-    axes.ticklabel_format(axis="x", style="plain")
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value / 1e6:g} M")
-    axes.grid(alpha=0.3)
+    for label, rows in runs.items():
+        _returns(axes, rows, "env_steps", 1e-6, label)
+    _baselines(axes, baselines)
+    axes.set(xlabel="million agent steps of all workers", ylabel="raw return", title=title)
     axes.legend(loc="best", fontsize=8)
     figure.savefig(path, dpi=130)
     plt.close(figure)
+
+
+def run_page(runs: Mapping[str, Rows], baselines: Mapping[str, float], title: str, path: Path) -> None:
+    """One page on one or more runs: returns against steps and against bytes, residuals, entropy, KL, cosine.
+
+    Args: as those of `learning_curves`.
+    """
+    figure, grid = plt.subplots(2, 3, figsize=(15, 8), layout="constrained")
+    by_steps, by_bytes, *others = (grid[0, 0], grid[0, 1], grid[0, 2], *grid[1])
+    for label, rows in runs.items():
+        _returns(by_steps, rows, "env_steps", 1e-6, label)
+        _returns(by_bytes, rows, "bytes_sent_per_worker", 1e-9, label)
+    for axes in (by_steps, by_bytes):
+        _baselines(axes, baselines)
+        axes.set(ylabel="raw return")
+    by_steps.legend(loc="best", fontsize=7)
+    by_steps.set(xlabel="million agent steps of all workers", title="return: training (line), z (points)")
+    by_bytes.set(xlabel="GB sent up per worker", title="return against traffic")
+    for axes, (name, unit, metrics) in zip(others, PANELS, strict=True):
+        for number, rows in enumerate(runs.values()):
+            for style, (metric, part) in zip(STYLES, metrics, strict=False):
+                points = [(row["env_steps"] / 1e6, row[metric]) for row in rows.metrics if row[metric] is not None]
+                if points:
+                    part_label = part if number == 0 else ""
+                    axes.plot(*zip(*points, strict=True), style, color=f"C{number}", linewidth=1, label=part_label)
+        axes.set(title=name, ylabel=unit, xlabel="million agent steps")
+        axes.grid(alpha=0.3)
+        if len(metrics) > 1:
+            axes.legend(loc="best", fontsize=8)
+    figure.suptitle(title)
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def _returns(axes: Axes, rows: Rows, against: str, unit: float, label: str) -> None:
+    """Training returns as a line and evaluations as points, over the quantity ``against``."""
+    where = {row["round"]: row[against] for row in rows.metrics}
+    points = [(row[against] * unit, row["recent_return"]) for row in rows.metrics if row["recent_return"] is not None]
+    (line,) = axes.plot(*(zip(*points, strict=True) if points else ((), ())), linewidth=1, alpha=0.7, label=label)
+    evaluations = [
+        (row.get(against, where.get(row["round"])), row["eval_return_mean"], *row["eval_return_ci95"])
+        for row in rows.evaluations
+    ]
+    evaluations = [row for row in evaluations if None not in row]
+    if evaluations:
+        places, means, lows, highs = map(list, zip(*evaluations, strict=True))
+        spread = [
+            [mean - low for mean, low in zip(means, lows, strict=True)],
+            [high - mean for mean, high in zip(means, highs, strict=True)],
+        ]
+        places = [place * unit for place in places]
+        axes.errorbar(places, means, yerr=spread, fmt="o", markersize=4, capsize=3, color=line.get_color())
+
+
+def _baselines(axes: Axes, baselines: Mapping[str, float]) -> None:
+    for style, (name, score) in zip((":", "--", "-."), baselines.items(), strict=False):
+        axes.axhline(score, color="grey", linestyle=style, linewidth=1, label=f"{name} ({score:g})")
+    axes.grid(alpha=0.3)

@@ -1,8 +1,8 @@
 """Observations with mean 0 and deviation 1, element by element, by statistics that all workers share.
 
-A ball that crosses a pixel once in a thousand frames hardly shows in an image scaled to [0, 1]; divided by the deviation
-of its pixel it is the largest number in sight. Statistics are merged exactly, as if all observations had been seen in
-one place (Chan, Golub & LeVeque 1983, "Algorithms for computing the sample variance"), never averaged.
+A ball that crosses a pixel once in a thousand frames hardly shows in an image scaled to [0, 1]; divided by the
+deviation of its pixel it is the largest number in sight. Statistics are merged exactly, as if all observations had been
+seen in one place (Chan, Golub & LeVeque 1983, "Algorithms for computing the sample variance"), never averaged.
 """
 
 from __future__ import annotations

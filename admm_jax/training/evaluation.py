@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from admm_jax import envs
 from admm_jax.analysis import bootstrap_ci95
+from admm_jax.envs.ale import AleGame
+from admm_jax.errors import InvalidInput
 from admm_jax.parallel import Stream, stream_key
-from admm_jax.rl import distributions, observations
-from admm_jax.rl.observations import ObservationMoments
 from admm_jax.training.config import TrainConfig
 from admm_jax.training.model import Model
+from admm_jax.training.policy import Policy, Weights, actor
 
 LONGEST_GAME = 27_000
 """Agent steps after which a game is given up: the limit of Atari games (30 minutes of play at 60 frames/s)."""
@@ -27,6 +27,7 @@ class Scores(NamedTuple):
         mean: of the returns. ci95: bootstrap interval of the mean.
         episodes: games that ended. unfinished: games given up, which do not count.
         mean_length: agent steps per game.
+        returns: raw, of each game that ended.
     """
 
     mean: float
@@ -34,6 +35,20 @@ class Scores(NamedTuple):
     episodes: int
     unfinished: int
     mean_length: float
+    returns: list[float]
+
+    @classmethod
+    def of(cls, games: envs.Episodes) -> Scores:
+        """Scores of games, each the only one of its environment."""
+        returns = games.returns[games.finished]
+        return cls(
+            mean=float(returns.mean()) if returns.size else float("nan"),
+            ci95=bootstrap_ci95(returns) if returns.size else (float("nan"), float("nan")),
+            episodes=int(returns.size),
+            unfinished=int((~games.finished).sum()),
+            mean_length=float(games.lengths.mean()),
+            returns=returns.tolist(),
+        )
 
 
 class Evaluator:
@@ -43,60 +58,72 @@ class Evaluator:
         config: the run.
         model: its network.
         greedy: take the most probable action instead of a sampled one.
+        seed: of the games; that of the run if None.
     """
 
-    def __init__(self, config: TrainConfig, model: Model, greedy: bool) -> None:
+    def __init__(self, config: TrainConfig, model: Model, greedy: bool, seed: int | None = None) -> None:
         self.config = config
-        self.model = model
-        self.greedy = greedy
+        self.seed = config.seed if seed is None else seed
+        self._act = actor(model, greedy)
         self._players: dict[int, envs.EpisodePlayer] = {}
 
-    def __call__(
-        self, z: np.ndarray, moments: ObservationMoments | None, episodes: int, round_index: int
-    ) -> Scores:
-        """Scores over one game in each of ``episodes`` environments.
-
-        Args:
-            z: parameters [d].
-            moments: by which observations are normalised, None if they are not.
-            episodes: how many games.
-            round_index: part of the seed.
-        """
-        key = jax.random.fold_in(stream_key(self.config.seed, Stream.EVALUATION), round_index)
-        policy = jax.tree.map(jnp.asarray, (z, moments))
-        played = self._player(episodes).play(policy, key, LONGEST_GAME)
-        returns = played.returns[played.finished]
-        return Scores(
-            mean=float(returns.mean()) if returns.size else float("nan"),
-            ci95=bootstrap_ci95(returns) if returns.size else (float("nan"), float("nan")),
-            episodes=int(returns.size),
-            unfinished=int((~played.finished).sum()),
-            mean_length=float(played.lengths.mean()),
-        )
+    def __call__(self, weights: Weights, episodes: int, round_index: int) -> Scores:
+        """Scores of one game in each of ``episodes`` environments; ``round_index`` is part of the seed."""
+        key = jax.random.fold_in(stream_key(self.seed, Stream.EVALUATION), round_index)
+        return Scores.of(self._player(episodes).play(weights, key, LONGEST_GAME))
 
     def _player(self, episodes: int) -> envs.EpisodePlayer:
         # One compiled player per number of games; an EnvPool starts new games of the same stream on each reset.
         if episodes not in self._players:
-            environment = make_environment(self.config, episodes, Stream.EVALUATION + len(self._players))
+            environment = make_environment(
+                self.config, episodes, Stream.EVALUATION + len(self._players), seed=self.seed
+            )
             self._players[episodes] = envs.EpisodePlayer(environment, self._act)
         return self._players[episodes]
 
-    def _act(self, policy: tuple[Any, Any], observation: jax.Array, key: jax.Array) -> jax.Array:
-        z, moments = policy
-        if moments is not None:
-            observation = observations.normalized(observation, moments)
-        logits, _ = self.model.apply(z, observation)
-        if self.greedy:
-            return distributions.greedy(logits)
-        return distributions.sample(logits, key)
+
+def play_in_ale(policy: Policy, episodes: int, *, greedy: bool = False, seed: int = 0) -> Scores:
+    """Scores in the Arcade Learning Environment, through code that shares nothing with the training environment.
+
+    Args:
+        policy: of an Atari game.
+        episodes: how many games, each with a seed of its own.
+        greedy: take the most probable action instead of a sampled one.
+        seed: of the games and of the sampling.
+
+    Raises:
+        InvalidInput: it is no Atari game, or ale-py is missing.
+    """
+    config = policy.config
+    if config.family != "atari":
+        raise InvalidInput("backend", "ale", f"left out with {config.env}, which is no Atari game")
+    seeds = np.random.SeedSequence([seed, Stream.EVALUATION]).generate_state(episodes) >> 1
+    games = [AleGame(config.env, int(each), config.frame_size, config.frame_stack) for each in seeds]
+    observation = np.stack([game.reset() for game in games])
+    returns, lengths = np.zeros(episodes, np.float32), np.zeros(episodes, np.int32)
+    finished, running = np.zeros(episodes, bool), np.ones(episodes, bool)
+    step = 0
+    while running.any():
+        sampling = int(np.random.SeedSequence([seed, step]).generate_state(1)[0])
+        actions = policy(observation, greedy=greedy, seed=sampling)
+        for index in np.flatnonzero(running):
+            observation[index], outcome = games[index].step(int(actions[index]))
+            returns[index] += outcome.reward
+            lengths[index] += 1
+            finished[index] = outcome.terminated
+            running[index] = not (outcome.terminated or outcome.truncated)
+        step += 1
+    return Scores.of(envs.Episodes(returns, lengths, finished))
 
 
-def make_environment(config: TrainConfig, num_envs: int, stream: int, pools: int = 1) -> envs.Environment:
-    """``num_envs`` environments of a run, with random numbers of the given stream."""
+def make_environment(
+    config: TrainConfig, num_envs: int, stream: int, pools: int = 1, seed: int | None = None
+) -> envs.Environment:
+    """``num_envs`` environments of a run, with random numbers of the given stream of its seed (or of another)."""
     return envs.make(
         config.env,
         num_envs=num_envs,
-        seed=config.seed,
+        seed=config.seed if seed is None else seed,
         stream=int(stream),
         pools=pools,
         frame_size=config.frame_size,

@@ -42,6 +42,8 @@ class RunOptions:
     """How many of the newest checkpoints to keep."""
     log_every: int = 1
     """Rounds per row of metrics.jsonl and TensorBoard."""
+    gif: bool = True
+    """Record a game of z at the end, where the environment has pictures."""
     progress: bool = True
     """Show live progress."""
 

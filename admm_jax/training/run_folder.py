@@ -5,6 +5,8 @@ metrics.jsonl      a row per round (or every few)
 evaluations.jsonl  a row per evaluation of z
 events.jsonl       what a reader must know: resumed, fell back, workers failed
 summary.json       the result, written at the end
+policy.npz         z and observation statistics as saved last: with config.json, all that playing needs
+page.png, z.gif    curves of the run, and a game of z where there is something to see
 checkpoints/       see checkpoints.py
 tensorboard/       the metrics again, for looking at
 """

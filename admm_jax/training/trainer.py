@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from admm_jax.analysis import Uplink
@@ -32,8 +33,11 @@ from admm_jax.training.evaluation import Evaluator, Scores, make_environment
 from admm_jax.training.interrupt import Interrupt
 from admm_jax.training.model import make_model
 from admm_jax.training.options import RunOptions
+from admm_jax.training.page import draw_page
+from admm_jax.training.policy import Policy, Weights
 from admm_jax.training.progress import Progress
 from admm_jax.training.provenance import git_commit, hardware, versions
+from admm_jax.training.recording import can_record, record_game
 from admm_jax.training.round import environment_keys, initial_state, make_round
 from admm_jax.training.run_folder import SUMMARY, RunFolder, check_vacant, read_config
 from admm_jax.training.state import STATE_SPECS, TrainState, sha256
@@ -42,6 +46,7 @@ FORGET_AFTER = 3
 """Rounds running with numbers that are not finite after which a worker's dual is forgotten; if every worker failed
 for as long, the run stops."""
 RECENT_GAMES = 40
+PAGE, GIF = "page.png", "z.gif"
 
 
 class AllWorkersFailed(RuntimeError):
@@ -320,8 +325,7 @@ class Trainer:
 
     def _play(self, state: TrainState, episodes: int) -> Scores:
         totals = self.totals
-        z, moments = jax.device_get((state.consensus.shared.z, state.moments))
-        scores = self.evaluate(z, moments, episodes, totals.rounds)
+        scores = self.evaluate(_weights(state), episodes, totals.rounds)
         totals.last_eval = scores.mean
         self.folder.evaluation(
             {
@@ -333,6 +337,7 @@ class Trainer:
                 "eval_episodes": scores.episodes,
                 "unfinished": scores.unfinished,
                 "mean_length": scores.mean_length,
+                "returns": scores.returns,
             }
         )
         if scores.unfinished:
@@ -350,6 +355,7 @@ class Trainer:
         self.totals.wall_seconds = self._wall_seconds()
         manifest = {"totals": asdict(self.totals), "config": self.config.to_json()}
         self.checkpoints.save(self.totals.rounds, state, manifest)
+        _weights(state).save(self.folder.path)
 
     def _warn(self, text: str) -> None:
         self.progress.warning(text)
@@ -395,8 +401,27 @@ class Trainer:
             "git_commit": git_commit(),
         }
         self.folder.write_json(SUMMARY, summary)
+        self._show(state)
         self.progress.message(f"summary in {self.folder.path / SUMMARY}")
         return summary
+
+    def _show(self, state: TrainState) -> None:
+        """Pictures of the run, for people: its page, and a game of z where there is something to see."""
+        draw_page([self.folder.path], self.folder.path / PAGE)
+        policy = Policy(self.config, self.environment.spec, _weights(state))
+        if not self.options.gif or not can_record(policy):
+            return
+        try:
+            score = record_game(policy, self.folder.path / GIF, greedy=self.options.greedy, seed=self.config.seed)
+        except InvalidInput as error:  # ale-py is missing: the result stands without the picture
+            self._warn(f"no game was recorded: {error}")
+            return
+        self.progress.message(f"recorded a game of return {score:g} in {self.folder.path / GIF}")
+
+
+def _weights(state: TrainState) -> Weights:
+    """The policy of z, on one device."""
+    return Weights(*jax.tree.map(jnp.asarray, jax.device_get((state.consensus.shared.z, state.moments))))
 
 
 def _choose_devices(workers: int, asked: int | None) -> int:

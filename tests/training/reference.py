@@ -72,13 +72,13 @@ def reference_rounds(run: Built, count: int) -> dict[str, np.ndarray]:
             observation = np.asarray(outcome.observation).reshape(*shape, *outcome.observation.shape[1:])
         if first_actions is None:
             first_actions = np.stack([row["action"] for row in rows])
-        last_value = np.stack([np.asarray(network(jnp.float32(theta[i]), as_seen(observation[i]))[1]) for i in range(workers)])
+        last = [network(jnp.float32(theta[i]), as_seen(observation[i]))[1] for i in range(workers)]
+        last_value = np.stack([np.asarray(value) for value in last])
         advantage = _advantages(rows, last_value, config.gamma, config.gae_lambda)
 
         for i in range(workers):
             batch = {
-                name: np.concatenate([row[name][i] for row in rows])
-                for name in ("seen", "action", "log_prob", "valid")
+                name: np.concatenate([row[name][i] for row in rows]) for name in ("seen", "action", "log_prob", "valid")
             }
             batch["advantage"] = advantage[:, i].reshape(-1)
             values = np.concatenate([row["value"][i] for row in rows])
