@@ -10,10 +10,15 @@ never part of them.
 from __future__ import annotations
 
 import json
+import os
 import statistics
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -32,13 +37,18 @@ from admm_jax.parallel import (
     with_fixed_parameters,
     worker_keys,
 )
+from admm_jax.rl.advantages import generalized_advantages
+from admm_jax.rl.losses import Minibatch
 from admm_jax.rl.networks import init_parameters, make_network
 from admm_jax.training.defaults import default_config
 from admm_jax.training.evaluation import make_environment
 from admm_jax.training.model import make_model
 from admm_jax.training.provenance import hardware
 from admm_jax.training.round import Round, environment_keys, initial_state, make_round
+from admm_jax.training.rules import spelled_out
 from admm_jax.training.state import STATE_SPECS
+
+SHARES = ("rollout", "advantages", "local_steps", "exchange")
 
 
 @dataclass(frozen=True)
@@ -110,6 +120,7 @@ def stages(env: str, repeats: int) -> dict[str, float]:
     run_collect = compiled(collect, (STATE_SPECS,), (SHARDED, SHARDED, SHARDED), state)
     data = run_collect(state)[1]
     run_learn = compiled(learn, (STATE_SPECS, SHARDED), SHARDED, state, data)
+    alone = _parts_alone(parts, state, data)
     run_exchange = compiled(exchange, (STATE_SPECS,), consensus_specs, state)
     started = time.perf_counter()
     run_round = make_round(config, environment, model, mesh).lower(state).compile()
@@ -127,15 +138,78 @@ def stages(env: str, repeats: int) -> dict[str, float]:
             "local_steps": lambda: run_learn(state, data),
             "exchange": lambda: run_exchange(state),
             "round": whole,
+            **alone,
         },
         repeats,
     )
+    # Steps/s that a round could reach if it only stepped, evaluated and differentiated, one after the other.
+    least = seconds["env_only"] + seconds["forward_only"] + config.local_epochs * seconds["gradient_only"]
     return {
         **{f"{name}_seconds": value for name, value in seconds.items()},
-        **{f"{name}_share": seconds[name] / seconds["round"] for name in ("rollout", "local_steps", "exchange")},
+        **{f"{name}_share": seconds[name] / seconds["round"] for name in SHARES},
         "round_over_parts": seconds["round"] / (seconds["rollout"] + seconds["local_steps"]),
+        "bound_over_round": least / seconds["round"],
         "env_steps_per_second": config.env_steps_per_round / seconds["round"],
         "compile_seconds": compile_seconds,
+    }
+
+
+def _parts_alone(parts: Round, state: Any, data: Minibatch) -> dict[str, Callable[[], Any]]:
+    """What a round cannot do without, each alone and compiled: environments, forward passes, gradients of one epoch;
+    and the advantages of a rollout."""
+    config, environment, model = parts.config, parts.environment, parts.model
+    trees = jax.vmap(model.unravel)(state.consensus.workers.theta)
+    length, count, workers = config.rollout, environment.num_envs, config.workers
+
+    def step_environments(env_state: Any) -> Any:
+        def step(env_state: Any, key: jax.Array) -> tuple[Any, jax.Array]:
+            action = jax.random.randint(key, (count,), 0, environment.spec.num_actions)
+            env_state, outcome = environment.step(env_state, action, jax.random.split(key, count))
+            return env_state, outcome.reward.sum()
+
+        return jax.lax.scan(step, env_state, jax.random.split(jax.random.key(1), length))[1]
+
+    observation = data.observation[:, : config.envs_per_worker]
+
+    def forward(trees: Any, observation: jax.Array) -> jax.Array:
+        act = with_fixed_parameters(model.network.apply, trees, parts.mapping)
+
+        def step(carry: jax.Array, _: None) -> tuple[jax.Array, None]:
+            # Each step depends on the one before, or it would be computed once for all.
+            logits, value = act(observation + (carry > 1e30).astype(observation.dtype))
+            return logits.sum() + value.sum(), None
+
+        return jax.lax.scan(step, jnp.zeros(()), length=length)[0]
+
+    batches = jax.tree.map(lambda leaf: leaf.reshape(workers, config.minibatches, -1, *leaf.shape[2:]), data)
+
+    def gradients_of_an_epoch(trees: Any, batches: Minibatch) -> Any:
+        def one_worker(theta: Any, batches: Minibatch) -> Any:
+            def step(total: Any, batch: Minibatch) -> tuple[Any, None]:
+                return jax.tree.map(jnp.add, total, parts.problem.gradient(theta, batch)[0]), None
+
+            return jax.lax.scan(step, jax.tree.map(jnp.zeros_like, theta), batches)[0]
+
+        return map_workers(one_worker, parts.mapping)(trees, batches)
+
+    shape = (length, workers, config.envs_per_worker)
+    key = jax.random.key(2)
+    numbers = jax.random.normal(key, shape)
+    flags = jax.random.bernoulli(key, 0.01, shape)
+
+    def advantages(numbers: jax.Array, flags: jax.Array) -> Any:
+        values = jnp.concatenate([numbers, numbers[:1]])
+        return generalized_advantages(numbers, values, flags, flags, ~flags, config.gamma, config.gae_lambda)
+
+    def prepared(function: Callable, *arguments: Any) -> Callable[[], Any]:
+        run = jax.jit(function).lower(*arguments).compile()
+        return lambda: run(*arguments)
+
+    return {
+        "env_only": prepared(step_environments, state.environment),
+        "forward_only": prepared(forward, trees, observation),
+        "gradient_only": prepared(gradients_of_an_epoch, trees, batches),
+        "advantages": prepared(advantages, numbers, flags),
     }
 
 
@@ -207,6 +281,49 @@ def mappings(repeats: int) -> dict[str, float]:
     return ratios
 
 
+def many_workers(few: int = 8, many: int = 1024) -> dict[str, float]:
+    """Compile time and memory of a CartPole round with few and with many workers on one device."""
+    figures: dict[str, float] = {}
+    for workers in (few, few, many):  # the first one warms up what compiling needs once
+        config = spelled_out(replace(default_config("gymnax:CartPole-v1"), workers=workers))
+        mesh = WorkerMesh(workers)
+        environment = make_environment(config, workers * config.envs_per_worker, Stream.TRAINING)
+        model, params = make_model(config, environment.spec, stream_key(0, Stream.INITIALISATION))
+        keys = environment_keys(stream_key(0, Stream.ENVIRONMENTS), workers, config.envs_per_worker)
+        state = initial_state(config, environment, model, params, mesh, keys)
+        step = make_round(config, environment, model, mesh)
+        started = time.perf_counter()
+        compiled = step.lower(state).compile()
+        figures[f"cartpole_{workers}_compile_seconds"] = time.perf_counter() - started
+        memory = compiled.memory_analysis()
+        used = memory.argument_size_in_bytes + memory.temp_size_in_bytes
+        figures[f"cartpole_{workers}_megabytes_per_worker"] = used / workers / 1e6
+    return figures | {
+        "compile_many_over_few": figures[f"cartpole_{many}_compile_seconds"]
+        / figures[f"cartpole_{few}_compile_seconds"],
+        "memory_per_worker_many_over_few": figures[f"cartpole_{many}_megabytes_per_worker"]
+        / figures[f"cartpole_{few}_megabytes_per_worker"],
+    }
+
+
+def second_start() -> dict[str, float]:
+    """Compile seconds of a CartPole run in two fresh processes that share an empty compilation cache."""
+    with tempfile.TemporaryDirectory() as folder:
+        seconds = []
+        for name in ("cold", "warm"):
+            run_dir = Path(folder) / name
+            flags = f"--env gymnax:CartPole-v1 --preset smoke --total-steps 1 --no-progress --run-dir {run_dir}"
+            subprocess.run(
+                [sys.executable, Path(__file__).with_name("pong_admm.py"), *flags.split()],
+                env=os.environ | {"JAX_COMPILATION_CACHE_DIR": str(Path(folder) / "cache")},
+                check=True,
+                stdout=subprocess.DEVNULL,
+            )
+            seconds.append(json.loads((run_dir / "summary.json").read_text())["compile_seconds"])
+    cold, warm = seconds
+    return {"cold_compile_seconds": cold, "warm_compile_seconds": warm, "warm_over_cold": warm / cold}
+
+
 def main(arguments: Sequence[str]) -> None:
     flags = cli.parse(Flags, arguments)
     result = {
@@ -214,6 +331,8 @@ def main(arguments: Sequence[str]) -> None:
         "round": stages(flags.env, flags.repeats),
         "gradient": gradients(flags.repeats),
         "mapping": mappings(flags.repeats),
+        "workers": many_workers(),
+        "cache": second_start(),
     }
     if flags.json:
         print(json.dumps(result, indent=2))

@@ -13,11 +13,14 @@ from collections.abc import Sequence
 
 from admm_jax import cli
 from admm_jax.training.command_line import parse_run
+from admm_jax.training.compilation import keep_compiled_programs
 from admm_jax.training.trainer import AllWorkersFailed, train
 
 
 def main(arguments: Sequence[str]) -> None:
     config, options = parse_run(arguments, __doc__)
+    if options.compilation_cache:
+        keep_compiled_programs(config)
     try:
         train(config, options)
     except AllWorkersFailed as error:

@@ -44,6 +44,9 @@ class RunOptions:
     """Rounds per row of metrics.jsonl and TensorBoard."""
     gif: bool = True
     """Record a game of z at the end, where the environment has pictures."""
+    compilation_cache: bool = True
+    """Keep compiled programs for the next start, in $JAX_COMPILATION_CACHE_DIR or ~/.cache/admm_jax (not with Atari,
+    whose programs hold the addresses of running emulators)."""
     progress: bool = True
     """Show live progress."""
 
