@@ -105,6 +105,10 @@ class MeanExchange:
         """Gradients after whatever workers exchange at every optimiser step; leaves [W, ...]."""
         return grads
 
+    def present(self, participates: jax.Array) -> jax.Array:
+        """Who is part of the exchange, bool [W], of those who took part in the round."""
+        return participates
+
     def message(self, theta: PyTree, workers: Workers, shared: Shared) -> PyTree:
         """What workers send, leaves [W, ...]."""
         return theta
@@ -138,8 +142,8 @@ class MeanExchange:
         """
         shared, workers = state
         usable = is_finite(theta) if healthy is None else is_finite(theta) & healthy
-        joins = participates & usable
-        failed = participates & ~usable
+        present = self.present(participates)
+        joins, failed = present & usable, present & ~usable
         theta = select(joins, theta, workers.theta)
 
         contribution = select(joins, self.message(theta, workers, shared), workers.contribution)

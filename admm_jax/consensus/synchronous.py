@@ -10,7 +10,6 @@ import jax.numpy as jnp
 
 from admm_jax.consensus.reduction import Reduction, weighted_mean
 from admm_jax.consensus.rule import MeanExchange
-from admm_jax.consensus.state import ConsensusState, Residuals
 from admm_jax.consensus.trees import PyTree, is_finite
 
 
@@ -33,15 +32,6 @@ class GradientAveraging(MeanExchange):
         mean, _, _ = weighted_mean(grads, jnp.where(usable, weight, 0), reduction)
         return jax.tree.map(lambda g, m: jnp.broadcast_to(m, g.shape), grads, mean)
 
-    def exchange(
-        self,
-        theta: PyTree,
-        state: ConsensusState,
-        *,
-        participates: jax.Array,
-        reduction: Reduction,
-        healthy: jax.Array | None = None,
-    ) -> tuple[ConsensusState, Residuals]:
-        """As in `MeanExchange`, with everyone: who was absent left its gradients out, but applied the others'."""
-        everyone = jnp.ones_like(participates)
-        return super().exchange(theta, state, participates=everyone, reduction=reduction, healthy=healthy)
+    def present(self, participates: jax.Array) -> jax.Array:
+        """Everyone: who was absent left its gradients out, but applied the others'."""
+        return jnp.ones_like(participates)

@@ -62,7 +62,7 @@ def compiled(devices, mapping):
             state, _ = step(state, curvature, centre)
             history.append(np.asarray(state.shared.z))
     assert later.count == 0
-    return np.array(history), np.asarray(state.workers.scaled_dual)
+    return np.array(history), state.workers.scaled_dual
 
 
 @pytest.mark.parametrize(("devices", "mapping"), [(1, "map"), (1, "vmap"), (2, "vmap"), (4, "map"), (8, "vmap")])
