@@ -54,7 +54,7 @@ def default_options(env: str, preset: str = "default") -> RunOptions:
     if family == "jax-pong":
         options = replace(options, total_steps=2_000_000, eval_every=200_000)
     if family == "atari":
-        options = replace(options, total_steps=2_000_000, eval_every=250_000, log_every=4)
+        options = replace(options, total_steps=600_000, eval_every=50_000, log_every=4)
     if preset == "smoke":
         options = replace(options, total_steps=4_000, eval_every=2_000, eval_episodes=2, final_episodes=4, log_every=1)
     return options
