@@ -83,13 +83,9 @@ def run_page(runs: Mapping[str, Rows], baselines: Mapping[str, float], title: st
 
 def _returns(axes: Axes, rows: Rows, against: str, unit: float, label: str) -> None:
     """Training returns as a line and evaluations as points, over the quantity ``against``."""
-    where = {row["round"]: row[against] for row in rows.metrics}
     points = [(row[against] * unit, row["recent_return"]) for row in rows.metrics if row["recent_return"] is not None]
     (line,) = axes.plot(*(zip(*points, strict=True) if points else ((), ())), linewidth=1, alpha=0.7, label=label)
-    evaluations = [
-        (row.get(against, where.get(row["round"])), row["eval_return_mean"], *row["eval_return_ci95"])
-        for row in rows.evaluations
-    ]
+    evaluations = [(row.get(against), row["eval_return_mean"], *row["eval_return_ci95"]) for row in rows.evaluations]
     evaluations = [row for row in evaluations if None not in row]
     if evaluations:
         places, means, lows, highs = map(list, zip(*evaluations, strict=True))

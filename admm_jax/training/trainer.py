@@ -331,6 +331,7 @@ class Trainer:
             {
                 "round": totals.rounds,
                 "env_steps": totals.env_steps,
+                "bytes_sent_per_worker": totals.bytes_sent_per_worker,
                 "wall_seconds": totals.wall_seconds,
                 "eval_return_mean": scores.mean,
                 "eval_return_ci95": list(scores.ci95),

@@ -11,27 +11,28 @@ import pytest
 TUNE = Path(__file__).parents[2] / "experiments" / "tune.py"
 
 
-def tune(*arguments):
+def tune(*arguments, cache):
     return subprocess.run(
         [sys.executable, TUNE, *map(str, arguments)],
         capture_output=True,
         text=True,
-        env=os.environ | {"PYTHONPATH": str(TUNE.parents[1])},
+        env=os.environ | {"PYTHONPATH": str(TUNE.parents[1]), "XDG_CACHE_HOME": str(cache)},
     )
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_a_search_goes_on_where_it_stopped(tmp_path):
     search = ["--env", "gymnax:CartPole-v1", "--steps", 400, "--eval-every", 200, "--out", tmp_path]
     vary = ["--vary", "lr=3e-3,2e-2", "normalize-observations=true"]
-    first = tune(*search, *vary, "--budget-minutes", 0.001)
+    first = tune(*search, *vary, "--budget-minutes", 0.001, cache=tmp_path / "cache")
     assert first.returncode == 0, first.stderr
     assert "stopped" in first.stdout
     rows = [json.loads(line) for line in (tmp_path / "results.jsonl").read_text().splitlines()]
     assert [row["setting"] for row in rows] == [{}]
     finished = (tmp_path / "trials" / "default-s0" / "summary.json").stat().st_mtime_ns
 
-    again = tune(*search, *vary, "--budget-minutes", 30)
+    again = tune(*search, *vary, "--budget-minutes", 30, cache=tmp_path / "cache")
     assert again.returncode == 0, again.stderr
     rows = [json.loads(line) for line in (tmp_path / "results.jsonl").read_text().splitlines()]
     expected = [{}, {"lr": "3e-3"}, {"lr": "2e-2"}, {"normalize_observations": "true"}]
@@ -58,7 +59,7 @@ def test_a_search_goes_on_where_it_stopped(tmp_path):
     ],
 )
 def test_bad_input_is_refused_before_anything_runs(tmp_path, arguments, words):
-    done = tune("--env", "gymnax:CartPole-v1", "--out", tmp_path / "search", *arguments)
+    done = tune("--env", "gymnax:CartPole-v1", "--out", tmp_path / "search", *arguments, cache=tmp_path)
     assert done.returncode == 2
     assert all(word in done.stderr for word in words)
     assert not (tmp_path / "search").exists()

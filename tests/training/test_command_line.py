@@ -1,6 +1,7 @@
 """Flags become a checked run; what is wrong ends with status 2 before anything starts."""
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -26,7 +27,8 @@ def parse(text):
 
 
 def script(*arguments, **settings):
-    environment = os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)}
+    cache = Path(settings["cwd"]).parent / "cache"
+    environment = os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(cache)}
     return subprocess.Popen(
         [sys.executable, str(ROOT / "experiments" / "pong_admm.py"), *arguments],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, **settings,
@@ -113,49 +115,52 @@ def test_resuming_starts_from_the_runs_own_settings(tmp_path):
 
 @pytest.mark.slow
 def test_status_2_in_seconds_and_no_folder(tmp_path):
-    started = time.monotonic()
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     process = script("--rule", "fedavg", "--rho", "1", "--run-dir", str(tmp_path / "run"), cwd=tmp_path)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=200)
     assert process.returncode == 2
     assert "rho" in errors
-    assert time.monotonic() - started < 30
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 20  # of the processor
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(700)
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_signals_save_and_a_resumed_run_goes_on(tmp_path, number, status):
     folder = tmp_path / "run"
     process = script(*SMALL, "--run-dir", str(folder), "--total-steps", "100000000", "--log-every", "1", cwd=tmp_path)
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 200
     while not (folder / "metrics.jsonl").exists() and time.monotonic() < deadline:
         time.sleep(0.2)
     process.send_signal(number)
-    output, errors = process.communicate(timeout=60)
+    output, errors = process.communicate(timeout=200)
     assert process.returncode == status, errors
     assert "--resume" in output
     rounds = read_rows(folder / "metrics.jsonl")[-1]["round"]
     # The steps asked for are done already: it restores, evaluates and writes the summary.
     again = script("--resume", str(folder), "--total-steps", "1", "--devices", "2", cwd=tmp_path)
-    _, errors = again.communicate(timeout=120)
+    _, errors = again.communicate(timeout=200)
     assert again.returncode == 0, errors
     assert (folder / "summary.json").exists()
     assert read_rows(folder / "metrics.jsonl")[-1]["round"] == rounds
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(700)
 def test_kill_loses_only_what_was_not_saved(tmp_path):
     folder = tmp_path / "run"
     process = script(
         *SMALL, "--run-dir", str(folder), "--total-steps", "100000000", "--checkpoint-minutes", "0", cwd=tmp_path
     )
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 200
     while len(list((folder / "checkpoints").glob("0*"))) < 2 and time.monotonic() < deadline:
         time.sleep(0.2)
     process.kill()
-    process.communicate(timeout=60)
+    process.communicate(timeout=200)
     again = script("--resume", str(folder), "--total-steps", "100", cwd=tmp_path)
-    _, errors = again.communicate(timeout=120)
+    _, errors = again.communicate(timeout=200)
     assert again.returncode == 0, errors
     rows = read_rows(folder / "metrics.jsonl")
     assert [row["round"] for row in rows] == list(range(1, len(rows) + 1))
