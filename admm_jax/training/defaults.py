@@ -17,6 +17,14 @@ _VECTOR: dict[str, Any] = {
     "clip_rewards": False,
 }
 _IMAGE: dict[str, Any] = {"workers": 4}
+# Points are rare and won by aiming: large batches, and no haste to play safe.
+_JAX_PONG: dict[str, Any] = {
+    "normalize_observations": True,
+    "envs_per_worker": 32,
+    "minibatches": 16,
+    "gamma": 0.995,
+    "entropy_weight": 0.003,
+}
 
 PRESETS = ("default", "smoke")
 
@@ -31,6 +39,8 @@ def default_config(env: str, loss: str = "ppo", preset: str = "default") -> Trai
     settings: dict[str, Any] = {"env": env, "loss": loss}
     if probe.family in ("gymnax", "jax-pong"):
         settings |= _VECTOR
+        if probe.family == "jax-pong":
+            settings |= _JAX_PONG
         if "MinAtar" in env:
             settings |= {"network": "article", "hidden": (128,)}
     else:
@@ -52,7 +62,7 @@ def default_options(env: str, preset: str = "default") -> RunOptions:
     if family in ("gymnax", "jax-pong"):
         options = replace(options, total_steps=500_000, eval_every=100_000)
     if family == "jax-pong":
-        options = replace(options, total_steps=2_000_000, eval_every=200_000)
+        options = replace(options, total_steps=10_000_000, eval_every=1_000_000, log_every=4)
     if family == "atari":
         options = replace(options, total_steps=600_000, eval_every=50_000, log_every=4)
     if preset == "smoke":
