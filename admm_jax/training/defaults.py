@@ -62,7 +62,7 @@ def default_options(env: str, preset: str = "default") -> RunOptions:
     if family in ("gymnax", "jax-pong"):
         options = replace(options, total_steps=500_000, eval_every=100_000)
     if family == "jax-pong":
-        options = replace(options, total_steps=10_000_000, eval_every=1_000_000, log_every=4)
+        options = replace(options, total_steps=20_000_000, eval_every=1_000_000, log_every=4)
     if family == "atari":
         options = replace(options, total_steps=600_000, eval_every=50_000, log_every=4)
     if preset == "smoke":
