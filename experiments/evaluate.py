@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str]) -> None:
     if flags.backend == "ale":
         scores = play_in_ale(policy, flags.episodes, greedy=flags.greedy, seed=flags.seed)
     else:
-        evaluate = Evaluator(policy.config, policy.model, flags.greedy, seed=flags.seed)
+        evaluate = Evaluator(replace(policy.config, seed=flags.seed), policy.model, flags.greedy)
         scores = evaluate(policy.weights, flags.episodes, round_index=0)
     result = {
         "run": str(flags.run),

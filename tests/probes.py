@@ -8,6 +8,7 @@ action or None where any action is as good).
 
 from __future__ import annotations
 
+import abc
 from typing import Any, ClassVar
 
 import gymnax
@@ -31,7 +32,7 @@ class ProbeParams(environment.EnvParams):
     max_steps_in_episode: int = 1000
 
 
-class Probe(environment.Environment):
+class Probe(environment.Environment, abc.ABC):
     """One observation of shape [1]; subclasses say how it starts, what a step does, and what is known."""
 
     actions: ClassVar[int] = 2
@@ -65,14 +66,14 @@ class Probe(environment.Environment):
         """The first observation, float []."""
         return jnp.zeros(())
 
+    @abc.abstractmethod
     def outcome(self, observed: jax.Array, action: jax.Array) -> tuple[Any, Any, Any]:
         """Next observation [], reward [] and whether the episode terminates."""
-        raise NotImplementedError
 
     @classmethod
+    @abc.abstractmethod
     def known(cls, gamma: float) -> Known:
         """(observation [1], value under any optimal policy, best action or None) for every state, discount gamma."""
-        raise NotImplementedError
 
 
 def _sign(key: jax.Array) -> jax.Array:

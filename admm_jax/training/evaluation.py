@@ -14,7 +14,7 @@ from admm_jax.errors import InvalidInput
 from admm_jax.parallel import Stream, stream_key
 from admm_jax.training.config import TrainConfig
 from admm_jax.training.model import Model
-from admm_jax.training.policy import Policy, Weights, actor
+from admm_jax.training.policy import Policy, Weights, actor, step_seed
 
 LONGEST_GAME = 27_000
 """Agent steps after which a game is given up: the limit of Atari games (30 minutes of play at 60 frames/s)."""
@@ -55,29 +55,25 @@ class Evaluator:
     """Plays the policy of z.
 
     Args:
-        config: the run.
+        config: the run; its seed is that of the games.
         model: its network.
         greedy: take the most probable action instead of a sampled one.
-        seed: of the games; that of the run if None.
     """
 
-    def __init__(self, config: TrainConfig, model: Model, greedy: bool, seed: int | None = None) -> None:
+    def __init__(self, config: TrainConfig, model: Model, greedy: bool) -> None:
         self.config = config
-        self.seed = config.seed if seed is None else seed
         self._act = actor(model, greedy)
         self._players: dict[int, envs.EpisodePlayer] = {}
 
     def __call__(self, weights: Weights, episodes: int, round_index: int) -> Scores:
         """Scores of one game in each of ``episodes`` environments; ``round_index`` is part of the seed."""
-        key = jax.random.fold_in(stream_key(self.seed, Stream.EVALUATION), round_index)
+        key = jax.random.fold_in(stream_key(self.config.seed, Stream.EVALUATION), round_index)
         return Scores.of(self._player(episodes).play(weights, key, LONGEST_GAME))
 
     def _player(self, episodes: int) -> envs.EpisodePlayer:
         # One compiled player per number of games; an EnvPool starts new games of the same stream on each reset.
         if episodes not in self._players:
-            environment = make_environment(
-                self.config, episodes, Stream.EVALUATION + len(self._players), seed=self.seed
-            )
+            environment = make_environment(self.config, episodes, Stream.EVALUATION + len(self._players))
             self._players[episodes] = envs.EpisodePlayer(environment, self._act)
         return self._players[episodes]
 
@@ -104,8 +100,7 @@ def play_in_ale(policy: Policy, episodes: int, *, greedy: bool = False, seed: in
     finished, running = np.zeros(episodes, bool), np.ones(episodes, bool)
     step = 0
     while running.any():
-        sampling = int(np.random.SeedSequence([seed, step]).generate_state(1)[0])
-        actions = policy(observation, greedy=greedy, seed=sampling)
+        actions = policy(observation, greedy=greedy, seed=step_seed(seed, step))
         for index in np.flatnonzero(running):
             observation[index], outcome = games[index].step(int(actions[index]))
             returns[index] += outcome.reward
@@ -116,14 +111,12 @@ def play_in_ale(policy: Policy, episodes: int, *, greedy: bool = False, seed: in
     return Scores.of(envs.Episodes(returns, lengths, finished))
 
 
-def make_environment(
-    config: TrainConfig, num_envs: int, stream: int, pools: int = 1, seed: int | None = None
-) -> envs.Environment:
-    """``num_envs`` environments of a run, with random numbers of the given stream of its seed (or of another)."""
+def make_environment(config: TrainConfig, num_envs: int, stream: int, pools: int = 1) -> envs.Environment:
+    """``num_envs`` environments of a run, with random numbers of the given stream."""
     return envs.make(
         config.env,
         num_envs=num_envs,
-        seed=config.seed if seed is None else seed,
+        seed=config.seed,
         stream=int(stream),
         pools=pools,
         frame_size=config.frame_size,

@@ -78,6 +78,11 @@ def actor(model: Model, greedy: bool) -> Callable[[Weights, jax.Array, jax.Array
     return act
 
 
+def step_seed(seed: int, step: int) -> int:
+    """A seed of its own for the actions of every step of a game."""
+    return int(np.random.SeedSequence([seed, step]).generate_state(1)[0])
+
+
 class Policy:
     """Actions for batches of raw observations, as the environment gives them.
 

@@ -12,7 +12,7 @@ from admm_jax.envs.ale import AleGame
 from admm_jax.errors import InvalidInput
 from admm_jax.parallel import Stream
 from admm_jax.training.evaluation import make_environment
-from admm_jax.training.policy import Policy
+from admm_jax.training.policy import Policy, step_seed
 
 FRAMES_PER_SECOND = 15
 """One agent step is four frames of the game, at 60 frames per second."""
@@ -60,7 +60,7 @@ def _play_atari(policy: Policy, greedy: bool, seed: int, max_steps: int) -> tupl
     observation, frames, score = game.reset(), [], 0.0
     for step in range(max_steps):
         frames.append(Image.fromarray(game.screen).quantize(16))
-        action = policy(observation[None], greedy=greedy, seed=_step_seed(seed, step))[0]
+        action = policy(observation[None], greedy=greedy, seed=step_seed(seed, step))[0]
         observation, outcome = game.step(int(action))
         score += outcome.reward
         if outcome.terminated or outcome.truncated:
@@ -78,13 +78,9 @@ def _play_jax_pong(policy: Policy, greedy: bool, seed: int, max_steps: int) -> t
     for step in range(max_steps):
         picture = np.asarray(now.observation[0, ..., -1])
         frames.append(Image.fromarray(picture).resize((168, 168), Image.Resampling.NEAREST))
-        action = policy(now.observation, greedy=greedy, seed=_step_seed(seed, step))
+        action = policy(now.observation, greedy=greedy, seed=step_seed(seed, step))
         state, now = env_step(state, action, jax.random.fold_in(key, step)[None])
         score += float(now.reward[0])
         if bool(now.terminated[0] | now.truncated[0]):
             break
     return frames, score
-
-
-def _step_seed(seed: int, step: int) -> int:
-    return int(np.random.SeedSequence([seed, step]).generate_state(1)[0])
