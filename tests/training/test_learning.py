@@ -2,10 +2,10 @@
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 
 from admm_jax.training.evaluation import Evaluator
+from admm_jax.training.policy import Weights
 from tests.probes import PROBES, register_probes
 from tests.training.builders import build, cartpole
 
@@ -48,6 +48,6 @@ def test_cartpole_is_learned(rule, bar):
     config = cartpole(rule=rule, workers=4, envs_per_worker=4, rollout=64, local_epochs=4, minibatches=4, lr=2e-3)
     run = build(config)
     run.rounds(80)
-    scores = Evaluator(config, run.model, greedy=True)(np.asarray(run.z), 10, 0)
+    scores = Evaluator(config, run.model, greedy=True)(Weights(run.z, run.state.moments), 10, round_index=0)
     assert scores.episodes == 10
     assert scores.mean > bar  # random play: 20
