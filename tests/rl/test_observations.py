@@ -83,15 +83,16 @@ def test_before_anything_was_seen_images_are_scaled_to_one_and_floats_left_alone
     np.testing.assert_allclose(row, [0.3, -4.0], rtol=1e-3)
 
 
-@pytest.mark.parametrize("kind", ["article", "nature", "mlp"])
-def test_networks_take_normalised_images(kind):
+@pytest.mark.parametrize(("kind", "channels"), [("article", (2, 3)), ("nature", (2, 3, 4)), ("mlp", None)])
+def test_networks_take_normalised_images(kind, channels):
     shape = (40, 36, 2)
-    network = make_network(kind, 3, observation_shape=shape, implementation="auto")
+    network = make_network(kind, 3, observation_shape=shape, channels=channels, hidden=(5,))
     moments = observations.ObservationMoments(jnp.float32(9), jnp.full(shape, 90.0), jnp.full(shape, 400.0))
     images = jnp.asarray(np.random.default_rng(3).integers(0, 256, (2, *shape)), jnp.uint8)
-    parameters = init_parameters(network, jax.random.key(0), shape, "int8")
+    parameters = jax.jit(lambda key: init_parameters(network, key, shape, "int8"))(jax.random.key(0))
+    apply = jax.jit(network.apply)
     as_bytes = observations.normalized(images, moments)
-    logits, value = network.apply(parameters, as_bytes)
-    exact_logits, exact_value = network.apply(parameters, as_bytes.astype(jnp.float32) * observations.BYTE_STEP)
+    logits, value = apply(parameters, as_bytes)
+    exact_logits, exact_value = apply(parameters, as_bytes.astype(jnp.float32) * observations.BYTE_STEP)
     np.testing.assert_allclose(logits, exact_logits, rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(value, exact_value, rtol=1e-4, atol=1e-5)
