@@ -50,7 +50,11 @@ class TrainConfig:
     lr: float = 5e-4
     """Learning rate of Adam."""
     anneal_steps: int = 0
-    """Steps (of all workers, as collected) over which the learning rate falls linearly to 0; 0 keeps it constant."""
+    """Steps (of all workers, as collected) from which on the learning rate is lr-end; 0 keeps it at lr."""
+    anneal_from: int = 0
+    """Steps at which it starts to fall, linearly; below anneal-steps."""
+    lr_end: float = 0.0
+    """Learning rate from anneal-steps on, 0 to lr."""
     adam_eps: float = 1e-5
     """Epsilon of Adam."""
     max_grad_norm: float = 0.5
@@ -115,13 +119,19 @@ class TrainConfig:
         batch = self.rollout * self.envs_per_worker
         if batch % self.minibatches:
             raise InvalidInput("minibatches", self.minibatches, f"a divisor of rollout x envs_per_worker ({batch})")
+        finite("lr", self.lr, low=0)
         at_least("anneal_steps", self.anneal_steps, 0)
+        at_least("anneal_from", self.anneal_from, 0)
+        if self.anneal_from and self.anneal_from >= self.anneal_steps:
+            raise InvalidInput("anneal_from", self.anneal_from, f"below anneal_steps ({self.anneal_steps})")
+        finite("lr_end", self.lr_end, low=0, high=self.lr)
+        if self.lr_end and not self.anneal_steps:
+            raise InvalidInput("lr_end", self.lr_end, "left out without anneal_steps, after which it would apply")
         at_least("seed", self.seed, 0)
         if self.seed >= 2**31:
             raise InvalidInput("seed", self.seed, "below 2147483648")
         at_least("frame_size", self.frame_size, 16)
         at_least("frame_stack", self.frame_stack, 1)
-        finite("lr", self.lr, low=0)
         finite("adam_eps", self.adam_eps, above=0)
         finite("max_grad_norm", self.max_grad_norm, above=0)
         finite("gamma", self.gamma, low=0, high=1)

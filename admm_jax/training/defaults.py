@@ -17,6 +17,8 @@ _VECTOR: dict[str, Any] = {
     "clip_rewards": False,
 }
 _IMAGE: dict[str, Any] = {"workers": 4}
+# A constant rate learns fastest, and ends wherever its last steps happen to lead; a falling one settles.
+_ATARI: dict[str, Any] = {"anneal_from": 900_000, "anneal_steps": 1_500_000, "lr_end": 5e-5}
 # Points are rare and won by aiming: large batches, and no haste to play safe.
 _JAX_PONG: dict[str, Any] = {
     "normalize_observations": True,
@@ -45,6 +47,8 @@ def default_config(env: str, loss: str = "ppo", preset: str = "default") -> Trai
             settings |= {"network": "article", "hidden": (128,)}
     else:
         settings |= _IMAGE
+        if probe.family == "atari":
+            settings |= _ATARI
         if probe.family == "jax-pong-pixels":
             settings |= {"clip_rewards": False}
     if loss == "a2c":
@@ -64,7 +68,7 @@ def default_options(env: str, preset: str = "default") -> RunOptions:
     if family == "jax-pong":
         options = replace(options, total_steps=20_000_000, eval_every=1_000_000, log_every=4)
     if family == "atari":
-        options = replace(options, total_steps=600_000, eval_every=50_000, log_every=4)
+        options = replace(options, total_steps=1_500_000, eval_every=100_000, log_every=4)
     if preset == "smoke":
         options = replace(options, total_steps=4_000, eval_every=2_000, eval_episodes=2, final_episodes=4, log_every=1)
     return options

@@ -32,8 +32,7 @@ from admm_jax.training.config import TrainConfig
 from admm_jax.training.exchange import Exchange
 from admm_jax.training.local_solve import LocalProblem, StepMetrics, minibatch_indices, solve_locally
 from admm_jax.training.model import Model
-from admm_jax.training.optimizer import learning_rate
-from admm_jax.training.rules import make_loss, make_penalty, make_rule
+from admm_jax.training.rules import make_loss, make_penalty, make_rule, make_schedule
 from admm_jax.training.state import STATE_SPECS, Adam, Counters, TrainState
 
 KL_OBSERVATIONS = 64
@@ -148,9 +147,7 @@ class Round:
 
     def rate(self, round_index: jax.Array) -> jax.Array:
         """Learning rate of a round."""
-        config = self.config
-        collected = round_index.astype(jnp.float32) * config.env_steps_per_round
-        return learning_rate(config.lr, config.anneal_steps, collected)
+        return make_schedule(self.config)(round_index.astype(jnp.float32) * self.config.env_steps_per_round)
 
     def collect_and_learn(
         self,
@@ -332,7 +329,7 @@ def initial_state(
         environment_keys: one per environment, [W E].
     """
     exchange = make_exchange(config)
-    lr = learning_rate(config.lr, config.anneal_steps, jnp.zeros(()))
+    lr = make_schedule(config)(jnp.zeros(()))
     consensus = exchange.rule.init(params, config.workers, penalty=exchange.initial_penalty(params, lr))
     env_state, first = environment.reset(environment_keys)
 

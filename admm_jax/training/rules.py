@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from admm_jax.consensus import ADMM, FedAvg, FedProx, GradientAveraging, Rule
 from admm_jax.errors import InvalidInput, at_least, finite
 from admm_jax.rl.losses import A2CLoss, Loss, PPOLoss
+from admm_jax.training.optimizer import Schedule
 
 if TYPE_CHECKING:
     from admm_jax.training.config import TrainConfig
@@ -114,6 +115,11 @@ def make_loss(config: TrainConfig) -> Loss:
         return A2CLoss(**weights)
     settings = _settings(config)
     return PPOLoss(clip=settings["clip"], clip_value=settings["clip_value"], **weights)
+
+
+def make_schedule(config: TrainConfig) -> Schedule:
+    """The learning rate of a run."""
+    return Schedule(config.lr, config.anneal_from, config.anneal_steps, config.lr_end)
 
 
 @dataclass(frozen=True)

@@ -126,6 +126,9 @@ class Trainer:
             self._check_resumable()
         elif options.run_dir is not None:
             check_vacant(options.run_dir)
+        if config.anneal_steps and not config.lr_end and options.total_steps > config.anneal_steps:
+            allowed = f"at most anneal_steps ({config.anneal_steps}): from there on lr_end is 0 and nothing is learned"
+            raise InvalidInput("total_steps", options.total_steps, allowed)
         devices = _choose_devices(config.workers, options.devices)
         self.mesh = WorkerMesh(config.workers, devices)
         self.environment = make_environment(

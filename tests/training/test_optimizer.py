@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from admm_jax.training.optimizer import adam_direction, clip_by_global_norm, learning_rate, metric
+from admm_jax.training.optimizer import Schedule, adam_direction, clip_by_global_norm, metric
 from admm_jax.training.state import Adam
 
 
@@ -33,10 +33,18 @@ def test_clipping_a_zero_gradient():
     np.testing.assert_array_equal(clipped, 0)
 
 
-@pytest.mark.parametrize(("steps", "expected"), [(0, 0.4), (250, 0.3), (1000, 0.0), (5000, 0.0)])
-def test_schedule_is_linear_to_zero(steps, expected):
-    assert float(learning_rate(0.4, 1000, jnp.asarray(steps))) == pytest.approx(expected)
+@pytest.mark.parametrize(
+    ("steps", "expected"), [(0, 0.4), (200, 0.4), (400, 0.34), (700, 0.25), (1200, 0.1), (5000, 0.1)]
+)
+def test_schedule_holds_falls_and_stays(steps, expected):
+    schedule = Schedule(0.4, start=200, end=1200, lr_end=0.1)
+    assert float(schedule(jnp.asarray(steps))) == pytest.approx(expected)
+
+
+def test_a_schedule_to_nothing():
+    assert float(Schedule(0.4, end=1000)(jnp.asarray(250))) == pytest.approx(0.3)
+    assert float(Schedule(0.4, end=1000)(jnp.asarray(1000))) == 0
 
 
 def test_no_annealing():
-    assert float(learning_rate(0.4, 0, jnp.asarray(10**6))) == pytest.approx(0.4)
+    assert float(Schedule(0.4)(jnp.asarray(10**6))) == pytest.approx(0.4)

@@ -172,6 +172,13 @@ def test_a_worker_that_keeps_failing_loses_its_dual(tmp_path, monkeypatch):
     assert sum("dual forgotten" in row["text"] for row in warnings) == 1
 
 
+def test_training_on_at_a_rate_of_zero_is_refused(tmp_path):
+    with pytest.raises(InvalidInput, match="total_steps = 301 is not allowed.*at most anneal_steps \\(300\\)"):
+        Trainer(cartpole(anneal_steps=300), RunOptions(total_steps=301, run_dir=tmp_path / "a"))
+    assert not (tmp_path / "a").exists()
+    Trainer(cartpole(anneal_steps=300, lr_end=1e-4), RunOptions(total_steps=301, run_dir=tmp_path / "a"))
+
+
 def test_recent_games_are_about_the_last_forty():
     totals = Totals()
     for score in range(10):
