@@ -173,7 +173,7 @@ def test_a_worker_that_keeps_failing_loses_its_dual(tmp_path, monkeypatch):
 
 
 def test_training_on_at_a_rate_of_zero_is_refused(tmp_path):
-    with pytest.raises(InvalidInput, match="total_steps = 301 is not allowed.*at most anneal_steps \\(300\\)"):
+    with pytest.raises(InvalidInput, match=r"total_steps = 301 is not allowed.*at most anneal_steps \(300\)"):
         Trainer(cartpole(anneal_steps=300), RunOptions(total_steps=301, run_dir=tmp_path / "a"))
     assert not (tmp_path / "a").exists()
     Trainer(cartpole(anneal_steps=300, lr_end=1e-4), RunOptions(total_steps=301, run_dir=tmp_path / "a"))
