@@ -95,7 +95,8 @@ def test_help_names_units_and_defaults(capsys):
     text = capsys.readouterr().out
     for flag in (
         "env rule loss workers envs-per-worker rollout local-epochs minibatches lr anneal-steps anneal-from lr-end "
-        "kappa rho inner restart share-moment-every rollouts-per-round gamma total-steps target-return seed run-dir devices resume"
+        "kappa rho inner restart share-moment-every rollouts-per-round gamma total-steps "
+        "target-return seed run-dir devices resume"
     ).split():
         assert f"--{flag}" in text
 
