@@ -1,6 +1,7 @@
 """The mathematics of agreement on any pytree. Knows no reinforcement learning, no environment, no device."""
 
 from admm_jax.consensus.admm import ADMM
+from admm_jax.consensus.asynchronous import A3C, STALENESS_EDGES, Clients, Server, TickReport
 from admm_jax.consensus.federated import FedAvg, FedProx
 from admm_jax.consensus.local_solver import local_step, pull_strength
 from admm_jax.consensus.membership import forget_duals, join, recentre, remove
@@ -11,7 +12,10 @@ from admm_jax.consensus.state import ConsensusState, Residuals, Shared, Workers
 from admm_jax.consensus.synchronous import GradientAveraging
 
 __all__ = [
+    "A3C",
     "ADMM",
+    "STALENESS_EDGES",
+    "Clients",
     "ConsensusState",
     "FedAvg",
     "FedProx",
@@ -22,7 +26,9 @@ __all__ = [
     "Regularizer",
     "Residuals",
     "Rule",
+    "Server",
     "Shared",
+    "TickReport",
     "Workers",
     "forget_duals",
     "join",

@@ -21,6 +21,10 @@ class Reduction(Protocol):
         """Every worker's part, in the order of workers; leaves [W, ...] -> [all workers, ...]."""
         ...
 
+    def own(self, tree: PyTree) -> PyTree:
+        """The caller's part of what was gathered; leaves [all workers, ...] -> [W, ...]."""
+        ...
+
 
 class LocalReduction:
     """All workers are in the caller's hands: plain sums over the leading axis."""
@@ -29,6 +33,9 @@ class LocalReduction:
         return sum_over_workers(tree)
 
     def gather(self, tree: PyTree) -> PyTree:
+        return tree
+
+    def own(self, tree: PyTree) -> PyTree:
         return tree
 
 

@@ -158,12 +158,15 @@ class MeanExchange:
         steps_sum, squared_steps_sum, theta_squared, num_workers, num_failed = sums
         total_penalty = jax.tree.map(lambda rho: rho * weight_sum.astype(rho.dtype), shared.penalty)
         z = self.regularizer.prox(mean, total_penalty)
+        # The sum of the updates, as long as the duals sum to 0.
+        count = weight_sum / self.over_relaxation
+        total_step = jax.tree.map(lambda a, b: count.astype(a.dtype) * (a - b), mean, shared.z)
 
         scaled_dual = workers.scaled_dual
         if scaled_dual is not None:
             scaled_dual = select(joins, self.next_dual(theta, workers, z, shared), scaled_dual)
         residuals = self._residuals(theta, scaled_dual, z, shared, reduction, num_workers, theta_squared)._replace(
-            cosine=_mean_cosine(mean, shared.z, weight_sum / self.over_relaxation, steps_sum, squared_steps_sum),
+            cosine=mean_cosine(total_step, steps_sum, squared_steps_sum),
             failed=num_failed.astype(weight_sum.dtype),
         )
         return (
@@ -228,10 +231,19 @@ def _ratio(part: jax.Array, whole: jax.Array) -> jax.Array:
     return jnp.where(whole > 0, part / jnp.where(whole > 0, whole, 1), 0)
 
 
-def _mean_cosine(
-    mean: PyTree, previous: PyTree, total: jax.Array, norms: jax.Array, squared_norms_sum: jax.Array
-) -> jax.Array:
-    """Pairwise cosine without a gather: |sum d_i|^2 - sum |d_i|^2 is the sum over pairs of 2 d_i.d_j."""
-    sum_squared = squared_norm(jax.tree.map(lambda a, b: total.astype(a.dtype) * (a - b), mean, previous))
-    # Where the duals do not sum to 0 the mean is not that of the updates, and the quotient could be anything.
-    return jnp.clip(_ratio(sum_squared - squared_norms_sum, norms**2 - squared_norms_sum), -1, 1)
+def mean_cosine(total: PyTree, norms: jax.Array, squared_norms_sum: jax.Array) -> jax.Array:
+    """Mean cosine between two of several vectors, each pair weighted by the product of its norms; no gather needed.
+
+    |sum d_i|^2 - sum |d_i|^2 is the sum over pairs of 2 d_i.d_j.
+
+    Args:
+        total: sum d_i, leaves [...].
+        norms: sum |d_i|.
+        squared_norms_sum: sum |d_i|^2.
+
+    Returns:
+        Scalar in [-1, 1]; 0 for fewer than two vectors.
+    """
+    pairs, scale = squared_norm(total) - squared_norms_sum, norms**2 - squared_norms_sum
+    # Where the total is not quite that of these vectors, the quotient could be anything.
+    return jnp.clip(_ratio(pairs, scale), -1, 1)

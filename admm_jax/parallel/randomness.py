@@ -18,6 +18,7 @@ class Stream(IntEnum):
     INITIALISATION = 1
     ENVIRONMENTS = 2
     EVALUATION = 3
+    SCRIPT = 9
 
 
 def stream_key(seed: int, stream: Stream) -> jax.Array:

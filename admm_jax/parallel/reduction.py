@@ -31,3 +31,13 @@ class MeshReduction:
             return jax.lax.psum(jax.lax.dynamic_update_slice_in_dim(slots, leaf, first, axis=0), DEVICE_AXIS)
 
         return jax.tree.map(gather_leaf, tree)
+
+    def own(self, tree: PyTree) -> PyTree:
+        """Leaves [W, ...], in the order of workers -> this device's [W / D, ...]."""
+
+        def own_leaf(leaf: jax.Array) -> jax.Array:
+            share = leaf.shape[0] // jax.lax.axis_size(DEVICE_AXIS)
+            first = jax.lax.axis_index(DEVICE_AXIS) * share
+            return jax.lax.dynamic_slice_in_dim(leaf, first, share, axis=0)
+
+        return jax.tree.map(own_leaf, tree)
