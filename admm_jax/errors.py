@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 class InvalidInput(ValueError):
@@ -28,6 +28,14 @@ def nearest(name: str, choices: Iterable[str], count: int = 3) -> list[str]:
     spelled = {choice.lower(): choice for choice in choices}
     close = difflib.get_close_matches(name.lower(), spelled, n=count, cutoff=0.5)
     return [spelled[match] for match in close]
+
+
+def one_of(field: str, value: str, choices: Sequence[str], where: str = "") -> None:
+    """Raises InvalidInput, naming what comes nearest, unless ``value`` is one of the choices (``where`` they apply)."""
+    if value not in choices:
+        close = nearest(str(value), choices, 1)
+        hint = f" (did you mean {close[0]}?)" if close else ""
+        raise InvalidInput(field, value, f"one of {', '.join(choices)}{where}{hint}")
 
 
 def at_least(field: str, value: int, low: int) -> None:

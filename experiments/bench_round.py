@@ -40,11 +40,12 @@ from admm_jax.parallel import (
 from admm_jax.rl.advantages import generalized_advantages
 from admm_jax.rl.losses import Minibatch
 from admm_jax.rl.networks import init_parameters, make_network
+from admm_jax.training.consensus_round import ConsensusRound
 from admm_jax.training.defaults import default_config
 from admm_jax.training.evaluation import make_environment
 from admm_jax.training.model import make_model
+from admm_jax.training.program import initial_state, make_round
 from admm_jax.training.provenance import hardware
-from admm_jax.training.round import Round, environment_keys, initial_state, make_round
 from admm_jax.training.rules import spelled_out
 from admm_jax.training.state import STATE_SPECS
 
@@ -84,9 +85,8 @@ def stages(env: str, repeats: int) -> dict[str, float]:
     mesh = WorkerMesh(config.workers)
     environment = make_environment(config, config.workers * config.envs_per_worker, Stream.TRAINING)
     model, params = make_model(config, environment.spec, stream_key(0, Stream.INITIALISATION))
-    keys = environment_keys(stream_key(0, Stream.ENVIRONMENTS), config.workers, config.envs_per_worker)
-    state = initial_state(config, environment, model, params, mesh, keys)
-    parts = Round(config, environment, model, mesh)
+    state = initial_state(config, environment, model, params, mesh)
+    parts = ConsensusRound(config, environment, model, mesh)
 
     def collect(state: Any) -> Any:
         trees = jax.vmap(model.unravel)(state.consensus.workers.theta)
@@ -98,7 +98,7 @@ def stages(env: str, repeats: int) -> dict[str, float]:
         trees = jax.vmap(model.unravel)(workers.theta)
         keys = fold_each(worker_keys(0, local_workers(config.workers), shared.round), 1)
         views = parts.as_trees(workers, shared)
-        return parts.learn(trees, state.adam, *views, data, keys, parts.rate(shared.round))
+        return parts.learn(trees, state.adam, *views, data, keys, parts.rate(shared.round), parts.exchange.strength)
 
     def exchange(state: Any) -> Any:
         rate = parts.rate(state.consensus.shared.round)
@@ -154,7 +154,7 @@ def stages(env: str, repeats: int) -> dict[str, float]:
     }
 
 
-def _parts_alone(parts: Round, state: Any, data: Minibatch) -> dict[str, Callable[[], Any]]:
+def _parts_alone(parts: ConsensusRound, state: Any, data: Minibatch) -> dict[str, Callable[[], Any]]:
     """What a round cannot do without, each alone and compiled: environments, forward passes, gradients of one epoch;
     and the advantages of a rollout."""
     config, environment, model = parts.config, parts.environment, parts.model
@@ -289,8 +289,7 @@ def many_workers(few: int = 8, many: int = 1024) -> dict[str, float]:
         mesh = WorkerMesh(workers)
         environment = make_environment(config, workers * config.envs_per_worker, Stream.TRAINING)
         model, params = make_model(config, environment.spec, stream_key(0, Stream.INITIALISATION))
-        keys = environment_keys(stream_key(0, Stream.ENVIRONMENTS), workers, config.envs_per_worker)
-        state = initial_state(config, environment, model, params, mesh, keys)
+        state = initial_state(config, environment, model, params, mesh)
         step = make_round(config, environment, model, mesh)
         started = time.perf_counter()
         compiled = step.lower(state).compile()

@@ -20,6 +20,7 @@ class Uplink:
         steps_per_round: K.
         share_moment_every: rounds between averages of the second moment (d more numbers), 0 for never.
         scalars_per_round: further numbers, such as three per rollout for advantages normalised over all workers.
+        pushes_per_round: messages of d numbers: one where workers meet once, one per push to a server.
         observation_size: numbers in an observation, if its moments are merged (a count and two sums), else None.
     """
 
@@ -29,6 +30,7 @@ class Uplink:
     share_moment_every: int
     scalars_per_round: int = 0
     observation_size: int | None = None
+    pushes_per_round: int = 1
 
     def numbers(self, round_index: int) -> int:
         """Numbers sent in a round, counted from 0."""
@@ -36,7 +38,7 @@ class Uplink:
         every = self.share_moment_every
         moment = self.size if every and (round_index + 1) % every == 0 else 0
         observations = 0 if self.observation_size is None else 1 + 2 * self.observation_size
-        return self.size + gradients + moment + observations + self.scalars_per_round
+        return self.size * self.pushes_per_round + gradients + moment + observations + self.scalars_per_round
 
     def bytes(self, round_index: int) -> int:
         """Bytes sent in a round, counted from 0."""

@@ -178,6 +178,7 @@ class A3C:
         state: ConsensusState,
         order: jax.Array,
         apply: Apply | None = None,
+        healthy: jax.Array | None = None,
         reduction: Reduction | None = None,
     ) -> tuple[ConsensusState, TickReport]:
         """All workers push once, one after the other.
@@ -188,6 +189,7 @@ class A3C:
             state: before the tick.
             order: the numbers of all workers in the order of their pushes, int32 [W of all devices].
             apply: the shared optimiser; needed for gradients, not used for deltas.
+            healthy: bool [W], False for a push that must not be used for a reason that it does not show.
             reduction: where the workers are; all in the caller's hands if None.
 
         Returns:
@@ -196,6 +198,8 @@ class A3C:
         server, clients = state
         reduction = LocalReduction() if reduction is None else reduction
         finite = is_finite(pushes) & is_finite(theta)
+        if healthy is not None:
+            finite &= healthy
         everyone = reduction.gather(
             (pushes, clients.version, clients.pushes, clients.weight, finite, squared_norms(pushes))
         )

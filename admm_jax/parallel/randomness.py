@@ -21,12 +21,12 @@ class Stream(IntEnum):
     SCRIPT = 9
 
 
-def stream_key(seed: int, stream: Stream) -> jax.Array:
+def stream_key(seed: int | jax.Array, stream: Stream) -> jax.Array:
     """The key of one use of ``seed``."""
     return jax.random.fold_in(jax.random.key(seed), int(stream))
 
 
-def worker_keys(seed: int, workers: jax.Array, round_index: jax.Array) -> jax.Array:
+def worker_keys(seed: int | jax.Array, workers: jax.Array, round_index: jax.Array) -> jax.Array:
     """Keys [W] of a round: worker numbers [W] and the round's number, from 0."""
     base = stream_key(seed, Stream.TRAINING)
     return jax.vmap(lambda worker: jax.random.fold_in(jax.random.fold_in(base, worker), round_index))(workers)

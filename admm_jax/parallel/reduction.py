@@ -27,8 +27,9 @@ class MeshReduction:
             share = leaf.shape[0]
             slots = jnp.zeros((jax.lax.axis_size(DEVICE_AXIS) * share, *leaf.shape[1:]), leaf.dtype)
             first = jax.lax.axis_index(DEVICE_AXIS) * share
-            # A sum of one-hot shares, since an all_gather would not count as replicated.
-            return jax.lax.psum(jax.lax.dynamic_update_slice_in_dim(slots, leaf, first, axis=0), DEVICE_AXIS)
+            # A sum of one-hot shares, since an all_gather would not count as replicated. It makes numbers of booleans.
+            shares = jax.lax.dynamic_update_slice_in_dim(slots, leaf, first, axis=0)
+            return jax.lax.psum(shares, DEVICE_AXIS).astype(leaf.dtype)
 
         return jax.tree.map(gather_leaf, tree)
 

@@ -11,11 +11,12 @@ from typing import Annotated
 import tyro
 
 from admm_jax import cli
-from admm_jax.errors import InvalidInput, nearest
+from admm_jax.errors import InvalidInput, one_of
 from admm_jax.parallel import split_host
 from admm_jax.training.config import TrainConfig
 from admm_jax.training.defaults import PRESETS, default_config, default_options
 from admm_jax.training.options import RunOptions
+from admm_jax.training.rules import LOSSES, RULES
 from admm_jax.training.run_folder import read_config
 
 
@@ -39,7 +40,7 @@ def parse_run(arguments: Sequence[str], description: str) -> tuple[TrainConfig, 
         split_host(int(first.devices))  # before anything starts JAX, as importing gymnax does
     if first.resume is None:
         given_env = first.env or TrainConfig.env
-        start = default_config(given_env, first.loss or TrainConfig.loss, first.preset)
+        start = default_config(given_env, first.loss, first.preset, first.rule or TrainConfig.rule)
         options = default_options(given_env, first.preset)
     else:
         if first.preset != "default":
@@ -69,17 +70,14 @@ def parse_run(arguments: Sequence[str], description: str) -> tuple[TrainConfig, 
 def _first_look(arguments: Sequence[str]) -> argparse.Namespace:
     """The flags that other flags' defaults depend on."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    for name in ("env", "loss", "resume", "devices"):
+    for name in ("env", "rule", "loss", "resume", "devices"):
         parser.add_argument(f"--{name}", nargs="?")
     parser.add_argument("--preset", nargs="?", default="default")
     first, _ = parser.parse_known_args(list(arguments))
-    if first.loss not in (None, "ppo", "a2c"):
-        first.loss = None  # the full parser will say what is allowed
-    if first.preset not in PRESETS:
-        hint = nearest(str(first.preset), PRESETS, 1)
-        raise InvalidInput(
-            "preset", first.preset, f"one of {', '.join(PRESETS)}" + (f" (did you mean {hint[0]}?)" if hint else "")
-        )
+    for name, choices in (("rule", RULES), ("loss", LOSSES)):
+        if getattr(first, name) is not None:
+            one_of(name, getattr(first, name), choices)
+    one_of("preset", first.preset, PRESETS)
     return first
 
 

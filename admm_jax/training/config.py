@@ -10,7 +10,7 @@ from admm_jax.errors import InvalidInput, at_least, finite
 from admm_jax.parallel import MappingChoice, check_worker_count
 from admm_jax.training import rules
 
-RuleName = Literal["admm", "fedavg", "fedprox", "gradient"]
+RuleName = Literal["admm", "fedavg", "fedprox", "gradient", "a3c"]
 LossName = Literal["ppo", "a2c"]
 
 
@@ -30,7 +30,8 @@ class TrainConfig:
     """Environment: an Atari game of EnvPool (Pong-v5), gymnax:NAME, jax-pong or jax-pong-pixels."""
     rule: RuleName = "admm"
     """How workers agree: consensus ADMM, averaging of parameters (fedavg), the same with a proximal term (fedprox),
-    or averaging of every gradient (gradient: synchronous A2C/PPO)."""
+    averaging of every gradient (gradient: synchronous A2C/PPO), or shared parameters that everyone updates in turn
+    (a3c)."""
     loss: LossName = "ppo"
     """Policy-gradient loss of the local problem."""
 
@@ -93,7 +94,22 @@ class TrainConfig:
     dual_leak: float | None = None
     """admm: share of the dual forgotten at each exchange, 0 to 1. [default: 0]"""
     share_moment_every: int | None = None
-    """all but gradient: rounds between averages of Adam's second moment; 0 never. [default: 1]"""
+    """all but gradient and a3c: rounds between averages of Adam's second moment; 0 never. [default: 1]"""
+
+    push: Literal["gradient", "delta"] | None = None
+    """a3c: send the gradient of a rollout to a shared optimiser, or learn locally and send how the parameters changed.
+    [default: gradient]"""
+    shared_optimizer: Literal["adam", "rmsprop"] | None = None
+    """a3c, push gradient: optimiser of the shared parameters. [default: adam]"""
+    fetch_every: int | None = None
+    """a3c: pushes of a worker between two fetches of the shared parameters. [default: 5]"""
+    delays: tuple[int, ...] | None = None
+    """a3c: pushes by which what a worker fetches is late, one per worker. [default: 0 for everyone]"""
+    history: int | None = None
+    """a3c: how far delays may reach back, in pushes of a worker. [default: the longest delay]"""
+    max_staleness: int | None = None
+    """a3c: a push is rejected if the shared parameters have changed more often than this since its worker fetched
+    them. [default: 2 x workers x (fetch-every + history)]"""
 
     network: Literal["article", "nature", "mlp"] = "article"
     """Actor-critic network."""
@@ -152,6 +168,16 @@ class TrainConfig:
     def steps_per_round(self) -> int:
         """K, local optimiser steps between two exchanges."""
         return self.rollouts_per_round * self.steps_per_rollout
+
+    @property
+    def learns_locally(self) -> bool:
+        """Whether workers have optimisers of their own."""
+        return self.rule != "a3c" or self.push == "delta"
+
+    @property
+    def updates_per_round(self) -> int:
+        """How often a worker's result enters the consensus in a round: once, or at every push."""
+        return self.rollouts_per_round if self.rule == "a3c" else 1
 
     @property
     def env_steps_per_round(self) -> int:

@@ -28,17 +28,36 @@ _JAX_PONG: dict[str, Any] = {
     "entropy_weight": 0.003,
 }
 
+# The paper's worker: one environment, a gradient per short rollout of plain returns, clipped at 40. A round is a
+# compiled call and nothing more; so many ticks keep its overhead small.
+_A3C: dict[str, Any] = {
+    "envs_per_worker": 1,
+    "rollout": 5,
+    "rollouts_per_round": 100,
+    "local_epochs": 1,
+    "minibatches": 1,
+    "max_grad_norm": 40.0,
+    "gae_lambda": 1.0,
+    "normalize_advantages": "none",
+}
+
 PRESETS = ("default", "smoke")
 
 
-def default_config(env: str, loss: str = "ppo", preset: str = "default") -> TrainConfig:
-    """Settings for an environment and a loss, before the user changes any.
+def default_config(env: str, loss: str | None = None, preset: str = "default", rule: str = "admm") -> TrainConfig:
+    """Settings for an environment, a loss and a rule, before the user changes any.
+
+    Args:
+        env: name of the environment.
+        loss: ppo, or a2c with rule a3c, if None.
+        preset: one of `PRESETS`.
+        rule: how workers agree.
 
     Raises:
-        InvalidInput: no such environment.
+        InvalidInput: no such environment, loss or rule.
     """
     probe = TrainConfig(env=env)  # refuses unknown names
-    settings: dict[str, Any] = {"env": env, "loss": loss}
+    settings: dict[str, Any] = {"env": env, "rule": rule, "loss": loss or ("a2c" if rule == "a3c" else "ppo")}
     if probe.family in ("gymnax", "jax-pong"):
         settings |= _VECTOR
         if probe.family == "jax-pong":
@@ -51,11 +70,17 @@ def default_config(env: str, loss: str = "ppo", preset: str = "default") -> Trai
             settings |= _ATARI
         if probe.family == "jax-pong-pixels":
             settings |= {"clip_rewards": False}
-    if loss == "a2c":
+    if settings["loss"] == "a2c":
         # One pass: without a clipped ratio, later passes would be off-policy.
         settings |= {"local_epochs": 1}
+    if rule == "a3c":
+        settings |= _A3C
     if preset == "smoke":
-        settings |= {"rollout": 32, "local_epochs": 1, "minibatches": 2}
+        settings |= (
+            {"rollout": 5, "rollouts_per_round": 4}
+            if rule == "a3c"
+            else {"rollout": 32, "local_epochs": 1, "minibatches": 2}
+        )
     return TrainConfig(**settings)
 
 

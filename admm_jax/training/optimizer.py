@@ -11,6 +11,7 @@ import optax
 from admm_jax.training.state import Adam
 
 BETA1, BETA2 = 0.9, 0.999
+RMSPROP_DECAY = 0.99
 
 
 def clip_by_global_norm(grads: Any, max_norm: float) -> tuple[Any, jax.Array]:
@@ -31,6 +32,32 @@ def metric(count: jax.Array, nu: Any, eps: float) -> Any:
     """D = sqrt(v_hat) + eps, the diagonal metric in which Adam descends; leaves as those of ``nu``."""
     correction = 1 - BETA2 ** jnp.maximum(count, 1).astype(jnp.float32)
     return jax.tree.map(lambda v: jnp.sqrt(v / correction) + eps, nu)
+
+
+class SharedOptimizer(NamedTuple):
+    """The one optimiser of parameters that many workers push gradients to (Mnih et al. 2016, section 4).
+
+    Attributes:
+        name: adam, or rmsprop without momentum (decay 0.99), the paper's.
+        eps: added to the root of the second moment (adam), under the root (rmsprop).
+    """
+
+    name: str
+    eps: float
+
+    def _transform(self) -> optax.GradientTransformation:
+        if self.name == "adam":
+            return optax.scale_by_adam(BETA1, BETA2, self.eps)
+        return optax.scale_by_rms(RMSPROP_DECAY, self.eps, eps_in_sqrt=True)
+
+    def init(self, params: jax.Array) -> Any:
+        """State before the first gradient of parameters [d]."""
+        return self._transform().init(params)
+
+    def __call__(self, params: jax.Array, grads: jax.Array, state: Any, lr: jax.Array) -> tuple[jax.Array, Any]:
+        """(parameters [d], gradient [d], state, learning rate) -> (parameters, state)."""
+        direction, state = self._transform().update(grads, state)
+        return params - lr * direction, state
 
 
 class Schedule(NamedTuple):

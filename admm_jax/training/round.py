@@ -1,25 +1,24 @@
-"""The compiled round: rollouts, advantages, K local steps, one exchange, metrics."""
+"""What every compiled round is made of: rollouts, advantages, local steps, metrics.
+
+How workers meet is the business of two kinds of round: those of consensus rules (synchronous.py), and those of a
+server (asynchronous.py).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from admm_jax.consensus import Residuals, Shared, Workers
+from admm_jax.consensus import ConsensusState, Residuals, Rule, Shared, Workers
 from admm_jax.envs import Environment
 from admm_jax.parallel import (
-    REPLICATED,
     MeshReduction,
     WorkerMesh,
-    each_device_its_own,
-    fold_each,
     local_workers,
     map_workers,
     resolve_mapping,
-    split_each,
     with_fixed_parameters,
     worker_keys,
 )
@@ -29,53 +28,62 @@ from admm_jax.rl.losses import Minibatch
 from admm_jax.rl.observations import ObservationMoments, ShiftedSums
 from admm_jax.rl.rollout import EpisodeScores, Trajectory, rollout
 from admm_jax.training.config import TrainConfig
-from admm_jax.training.exchange import Exchange
 from admm_jax.training.local_solve import LocalProblem, StepMetrics, minibatch_indices, solve_locally
 from admm_jax.training.model import Model
-from admm_jax.training.rules import make_loss, make_penalty, make_rule, make_schedule
-from admm_jax.training.state import STATE_SPECS, Adam, Counters, TrainState
+from admm_jax.training.rules import make_loss, make_schedule
+from admm_jax.training.state import Adam, Counters, TrainState
 
 KL_OBSERVATIONS = 64
 """Observations per worker on which its policy is compared with that of z."""
 
 Metrics = dict[str, jax.Array]
-RoundFunction = Callable[[TrainState], tuple[TrainState, Metrics]]
 
 
-def make_exchange(config: TrainConfig) -> Exchange:
-    """How the workers of a run meet."""
-    return Exchange(make_rule(config), make_penalty(config), config.steps_per_round, config.adam_eps, Model.ravel)
+class Outcome(NamedTuple):
+    """What playing, learning and meeting have come to; R rollouts.
+
+    Attributes:
+        consensus, adam: to start the next round with.
+        games: state of the environments, next observation [W, E, *obs], scores.
+        policies: the workers' own parameters before they met, trees with leaves [W, ...].
+        steps: metrics of the local steps, leaves [R, W].
+        valid: transitions, int32 [R, W].
+        seen: what the observations add to the moments, leaves [R, W, ...], or None.
+        samples: observations on which policies are compared, [W, B, *obs].
+        residuals: of the meeting.
+        extra: metrics that only this kind of round has.
+    """
+
+    consensus: ConsensusState
+    adam: Adam | None
+    games: tuple[Any, jax.Array, EpisodeScores]
+    policies: Any
+    steps: StepMetrics
+    valid: jax.Array
+    seen: ShiftedSums | None
+    samples: jax.Array
+    residuals: Residuals
+    extra: Metrics
 
 
-def make_round(config: TrainConfig, environment: Environment, model: Model, mesh: WorkerMesh) -> RoundFunction:
-    """One round as one jitted function of the state, which is donated.
+class Round:
+    """What one device does in a round, for its own share W of the workers.
 
     Args:
         config: the run.
         environment: with W x E environments over all devices.
-        model: actor-critic on a flat vector of parameters.
+        model: actor-critic.
         mesh: where workers live.
-
-    Returns:
-        (state) -> (state, metrics); metrics are scalars, equal on every device.
+        local_rule: what local steps see of the consensus.
     """
-    one_round = Round(config, environment, model, mesh)
-    return jax.jit(
-        mesh.on_every_device(one_round, in_specs=(STATE_SPECS,), out_specs=(STATE_SPECS, REPLICATED)),
-        donate_argnums=0,
-    )
 
-
-class Round:
-    """What one device does in a round, for its own share W of the workers."""
-
-    def __init__(self, config: TrainConfig, environment: Environment, model: Model, mesh: WorkerMesh) -> None:
+    def __init__(
+        self, config: TrainConfig, environment: Environment, model: Model, mesh: WorkerMesh, local_rule: Rule
+    ) -> None:
         self.config = config
         self.environment = environment
         self.mesh = mesh
         self.model = model
-        self.exchange = make_exchange(config)
-        self.rule = self.exchange.rule
         self.reduction = MeshReduction()
         self.mapping = resolve_mapping(
             config.worker_mapping, convolutional=config.network != "mlp", platform=jax.default_backend()
@@ -83,88 +91,55 @@ class Round:
         self.problem = LocalProblem(
             model.network.apply,
             make_loss(config),
-            self.rule,
+            local_rule,
             config.max_grad_norm,
             config.adam_eps,
             normalize_minibatch=config.normalize_advantages == "minibatch",
         )
 
     def __call__(self, state: TrainState) -> tuple[TrainState, Metrics]:
-        config, (shared, workers) = self.config, state.consensus
-        keys = worker_keys(config.seed, local_workers(self.mesh.workers_per_device), shared.round)
-        lr, next_lr = self.rate(shared.round), self.rate(shared.round + 1)
+        round_index = state.consensus.shared.round
+        keys = worker_keys(state.seed, local_workers(self.mesh.workers_per_device), round_index)
+        lr = self.rate(round_index)
 
-        # z is one and the same everywhere; what starts from it is each device's own.
-        origin = shared._replace(z=each_device_its_own(shared.z))
-        theta = jax.vmap(self.rule.start, in_axes=(0, None))(workers, origin)
-        as_trees = self.as_trees(workers, shared)
-        carry = (
-            jax.vmap(self.model.unravel)(theta),
-            state.adam,
-            state.environment,
-            state.observation,
-            state.scores,
-        )
-
-        def collect_and_learn(carry: tuple, index: jax.Array) -> tuple[tuple, tuple]:
-            return self.collect_and_learn(carry, fold_each(keys, index), *as_trees, state.moments, lr)
-
-        carry, (steps, valid, seen, samples) = jax.lax.scan(
-            collect_and_learn, carry, jnp.arange(config.rollouts_per_round)
-        )
-        trees, adam, environment, observation, scores = carry
-        theta = jax.vmap(self.model.ravel)(trees)
-
-        consensus, adam, residuals = self.exchange(
-            theta, adam, state.adam.nu, state.consensus, lr=lr, next_lr=next_lr, reduction=self.reduction
-        )
-        divergence = self.divergence_from_consensus(trees, consensus.shared.z, samples[-1])
+        outcome = self.play_and_meet(state, keys, lr)
+        environment, observation, scores = outcome.games
+        entropy = outcome.steps.loss.entropy.mean(axis=0)
         sums = self.reduction.sum(
             {
-                "valid": valid.sum(axis=0),
-                "kl_to_z": divergence,
-                "steps": jax.tree.map(lambda x: x.mean(axis=0), steps),
+                "valid": outcome.valid.sum(axis=0),
+                "kl_to_z": self.divergence_from_consensus(
+                    outcome.policies, outcome.consensus.shared.z, outcome.samples
+                ),
+                "steps": jax.tree.map(lambda x: x.mean(axis=0), outcome.steps),
+                "entropy_squared": jnp.square(entropy),
                 "return": scores.finished.sum(axis=1),
                 "length": scores.finished_length.sum(axis=1),
                 "episodes": scores.count.sum(axis=1),
-                "seen": jax.tree.map(lambda x: x.sum(axis=0), seen),
+                "seen": jax.tree.map(lambda x: x.sum(axis=0), outcome.seen),
             }
         )
         moments = None if state.moments is None else observations.merge(state.moments, sums["seen"])
         counters = Counters(state.counters.env_steps + sums["valid"], state.counters.episodes + sums["episodes"])
-        metrics = self.metrics(sums, residuals, counters, lr)
-        return TrainState(consensus, adam, environment, observation, scores.cleared(), moments, counters), metrics
-
-    def as_trees(self, workers: Workers, shared: Shared) -> tuple[Workers, Shared]:
-        """The part of the consensus that local steps look at, as trees of the network."""
-        unravel, duals, penalty = self.model.unravel, workers.scaled_dual, shared.penalty
-        return (
-            workers._replace(
-                theta=None, contribution=None, scaled_dual=None if duals is None else jax.vmap(unravel)(duals)
-            ),
-            shared._replace(z=unravel(shared.z), penalty=unravel(penalty) if penalty.ndim else penalty),
+        metrics = self.metrics(sums, outcome.residuals, counters, lr) | outcome.extra
+        following = TrainState(
+            outcome.consensus, outcome.adam, environment, observation, scores.cleared(), moments, counters, state.seed
         )
+        return following, metrics
+
+    def play_and_meet(self, state: TrainState, keys: jax.Array, lr: jax.Array) -> Outcome:
+        """Everything in which kinds of rounds differ.
+
+        Args:
+            state: before the round.
+            keys: one per worker, [W].
+            lr: learning rate of the round.
+        """
+        raise NotImplementedError
 
     def rate(self, round_index: jax.Array) -> jax.Array:
         """Learning rate of a round."""
         return make_schedule(self.config)(round_index.astype(jnp.float32) * self.config.env_steps_per_round)
-
-    def collect_and_learn(
-        self,
-        carry: tuple,
-        keys: jax.Array,
-        workers: Workers,
-        shared: Shared,
-        moments: ObservationMoments | None,
-        lr: jax.Array,
-    ) -> tuple[tuple, tuple[StepMetrics, jax.Array, ShiftedSums | None, jax.Array]]:
-        """One rollout and the local epochs on it."""
-        theta, adam, *games = carry
-        games, data, seen = self.collect(theta, *games, moments, fold_each(keys, 0))
-        theta, adam, metrics = self.learn(theta, adam, workers, shared, data, fold_each(keys, 1), lr)
-        stride = max(1, data.action.shape[1] // KL_OBSERVATIONS)
-        samples = data.observation[:, ::stride][:, :KL_OBSERVATIONS]
-        return (theta, adam, *games), (metrics, data.valid.sum(axis=1, dtype=jnp.int32), seen, samples)
 
     def collect(
         self,
@@ -215,6 +190,7 @@ class Round:
         data: Minibatch,
         keys: jax.Array,
         lr: jax.Array,
+        strength: jax.Array,
     ) -> tuple[Any, Adam, StepMetrics]:
         """The local epochs on one rollout."""
         config = self.config
@@ -227,7 +203,7 @@ class Round:
             data,
             minibatch_indices(keys, config.local_epochs, config.minibatches, data.action.shape[1]),
             lr=lr,
-            strength=self.exchange.strength,
+            strength=strength,
             mapping=self.mapping,
             reduction=self.reduction,
         )
@@ -300,6 +276,7 @@ class Round:
             "update_cosine": residuals.cosine,
             "kl_to_z": sums["kl_to_z"] / num_workers,
             "entropy": steps.loss.entropy,
+            "entropy_spread": jnp.sqrt(jnp.maximum(sums["entropy_squared"] / num_workers - steps.loss.entropy**2, 0)),
             "approx_kl": steps.loss.approx_kl,
             "clip_fraction": steps.loss.clip_fraction,
             "policy_loss": steps.loss.policy_loss,
@@ -310,50 +287,12 @@ class Round:
         }
 
 
-def initial_state(
-    config: TrainConfig,
-    environment: Environment,
-    model: Model,
-    params: jax.Array,
-    mesh: WorkerMesh,
-    environment_keys: jax.Array,
-) -> TrainState:
-    """State before the first round, placed on the mesh.
-
-    Args:
-        config: the run.
-        environment: with W x E environments.
-        model: actor-critic.
-        params: of one network, [d]; every worker starts there.
-        mesh: where workers live.
-        environment_keys: one per environment, [W E].
-    """
-    exchange = make_exchange(config)
-    lr = make_schedule(config)(jnp.zeros(()))
-    consensus = exchange.rule.init(params, config.workers, penalty=exchange.initial_penalty(params, lr))
-    env_state, first = environment.reset(environment_keys)
-
-    def moments() -> Any:
-        tree = model.unravel(params)
-        return jax.tree.map(lambda leaf: jnp.zeros((config.workers, *leaf.shape), leaf.dtype), tree)
-
-    state = TrainState(
-        consensus=consensus,
-        adam=Adam(jnp.zeros(config.workers, jnp.int32), mu=moments(), nu=moments()),
-        environment=env_state,
-        observation=first.observation.reshape(config.workers, config.envs_per_worker, *first.observation.shape[1:]),
-        scores=EpisodeScores.zeros((config.workers, config.envs_per_worker)),
-        moments=(
-            observations.initial_moments(environment.spec.observation_shape, environment.spec.observation_dtype)
-            if config.normalize_observations
-            else None
-        ),
-        counters=Counters(jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32)),
-    )
-    return mesh.place(state, STATE_SPECS)
+def valid_steps(data: Minibatch) -> jax.Array:
+    """Transitions of each worker, int32 [W]."""
+    return data.valid.sum(axis=1, dtype=jnp.int32)
 
 
-def environment_keys(base: jax.Array, workers: int, envs_per_worker: int) -> jax.Array:
-    """First keys of all environments, [W E]; they do not depend on how many workers there are."""
-    keys = jax.vmap(lambda worker: jax.random.fold_in(base, worker))(jnp.arange(workers))
-    return split_each(keys, envs_per_worker).reshape(-1)
+def sample_of(data: Minibatch) -> jax.Array:
+    """Up to `KL_OBSERVATIONS` observations of each worker, evenly spread over its batch."""
+    stride = max(1, data.action.shape[1] // KL_OBSERVATIONS)
+    return data.observation[:, ::stride][:, :KL_OBSERVATIONS]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from admm_jax.consensus import ADMM, FedAvg, FedProx, GradientAveraging, Rule
-from admm_jax.errors import InvalidInput, at_least, finite
+from admm_jax.consensus import A3C, ADMM, FedAvg, FedProx, GradientAveraging, Rule
+from admm_jax.errors import InvalidInput, at_least, finite, one_of
 from admm_jax.rl.losses import A2CLoss, Loss, PPOLoss
-from admm_jax.training.optimizer import Schedule
+from admm_jax.training.optimizer import Schedule, SharedOptimizer
 
 if TYPE_CHECKING:
     from admm_jax.training.config import TrainConfig
@@ -21,7 +21,15 @@ RULE_SETTINGS = (
     "over_relaxation",
     "dual_leak",
     "share_moment_every",
+    "push",
+    "shared_optimizer",
+    "fetch_every",
+    "delays",
+    "history",
+    "max_staleness",
 )
+RULES = ("admm", "fedavg", "fedprox", "gradient", "a3c")
+LOSSES = ("ppo", "a2c")
 LOSS_SETTINGS = ("clip", "clip_value")
 NETWORK_SETTINGS = ("channels", "hidden")
 OPTIONAL_SETTINGS = RULE_SETTINGS + LOSS_SETTINGS + NETWORK_SETTINGS
@@ -48,23 +56,33 @@ def belonging(config: TrainConfig) -> dict[str, Any]:
         settings |= {"inner": inner} | INNER_DEFAULTS.get(inner, {})
     if config.rule == "admm":
         settings |= {"restart": "consensus", "over_relaxation": 1.0, "dual_leak": 0.0}
-    if config.rule != "gradient":
+    if config.rule == "a3c":
+        settings |= _belonging_to_a3c(config)
+    elif config.rule != "gradient":
         settings |= {"share_moment_every": 1}
     if config.loss == "ppo":
         settings |= {"clip": 0.2 if config.network == "mlp" else 0.1, "clip_value": False}
     return settings | LAYERS[config.network]
 
 
+def _belonging_to_a3c(config: TrainConfig) -> dict[str, Any]:
+    push = config.push or "gradient"
+    settings: dict[str, Any] = {"push": push} | ({"shared_optimizer": "adam"} if push == "gradient" else {})
+    fetch_every = 5 if config.fetch_every is None else config.fetch_every
+    delays = config.delays or ()
+    history = max(delays, default=0) if config.history is None else config.history
+    limit = 2 * config.workers * (fetch_every + history)
+    return settings | {"fetch_every": fetch_every, "delays": delays, "history": history, "max_staleness": limit}
+
+
 def check_settings(config: TrainConfig) -> None:
     """Raises InvalidInput for a setting out of range or of another rule, inner solver or loss."""
-    for field, choices in (("rule", ("admm", "fedavg", "fedprox", "gradient")), ("loss", ("ppo", "a2c"))):
-        if getattr(config, field) not in choices:
-            raise InvalidInput(field, getattr(config, field), f"one of {', '.join(choices)}")
+    for field, choices in (("rule", RULES), ("loss", LOSSES)):
+        one_of(field, getattr(config, field), choices)
     inner_solvers = INNER_SOLVERS.get(config.rule, ())
-    if config.inner is not None and inner_solvers and config.inner not in inner_solvers:
-        raise InvalidInput("inner", config.inner, f"one of {', '.join(inner_solvers)} with rule {config.rule}")
-    if config.network not in LAYERS:
-        raise InvalidInput("network", config.network, f"one of {', '.join(LAYERS)}")
+    if config.inner is not None and inner_solvers:
+        one_of("inner", config.inner, inner_solvers, f" with rule {config.rule}")
+    one_of("network", config.network, tuple(LAYERS))
     accepted = belonging(config)
     inner = f" and inner {accepted['inner']}" if "inner" in accepted else ""
     for settings, owner in (
@@ -82,8 +100,25 @@ def check_settings(config: TrainConfig) -> None:
         finite("rho", config.rho, above=0)
     if config.share_moment_every is not None:
         at_least("share_moment_every", config.share_moment_every, 0)
-    make_rule(config)
+    if config.rule == "a3c":
+        make_a3c(config)
+        _check_a3c(config)
+    else:
+        make_rule(config)
     make_loss(config)
+
+
+def _check_a3c(config: TrainConfig) -> None:
+    if config.delays and len(config.delays) != config.workers:
+        raise InvalidInput("delays", config.delays, f"one per worker ({config.workers})")
+    if config.shared_optimizer is not None:
+        one_of("shared_optimizer", config.shared_optimizer, ("adam", "rmsprop"))
+    if config.normalize_advantages == "global":
+        raise InvalidInput("normalize_advantages", "global", "another scope with rule a3c, whose workers never meet")
+    if config.push != "delta":
+        for field in ("local_epochs", "minibatches"):
+            if getattr(config, field) != 1:
+                raise InvalidInput(field, getattr(config, field), "1 with push gradient: one gradient per rollout")
 
 
 def spelled_out(config: TrainConfig) -> TrainConfig:
@@ -106,6 +141,18 @@ def make_rule(config: TrainConfig) -> Rule:
     if config.rule == "fedprox":
         return FedProx(inner=settings["inner"])
     return FedAvg() if config.rule == "fedavg" else GradientAveraging()
+
+
+def make_a3c(config: TrainConfig) -> A3C:
+    """The script of an asynchronous run."""
+    settings = _settings(config)
+    return A3C(**{name: settings[name] for name in ("push", "fetch_every", "delays", "history", "max_staleness")})
+
+
+def make_shared_optimizer(config: TrainConfig) -> SharedOptimizer | None:
+    """The optimiser of an asynchronous run's shared parameters; None if workers push deltas."""
+    settings = _settings(config)
+    return SharedOptimizer(settings["shared_optimizer"], config.adam_eps) if "shared_optimizer" in settings else None
 
 
 def make_loss(config: TrainConfig) -> Loss:

@@ -44,21 +44,23 @@ class TrainState(NamedTuple):
 
     Attributes:
         consensus: z, duals, penalty, round number.
-        adam: local optimisers.
+        adam: local optimisers; None where workers have none of their own.
         environment: state of all environments; leading axes divisible by the number of devices.
         observation: what each environment's policy acts on next, [W, E, *obs].
         scores: episodes in progress, [W, E].
         moments: of all observations up to the last exchange, common to all workers; None if they are not normalised.
         counters: totals.
+        seed: of everything random, int32 scalar: data, so that runs that differ in it share one program.
     """
 
     consensus: ConsensusState
-    adam: Adam
+    adam: Adam | None
     environment: Any
     observation: jax.Array
     scores: EpisodeScores
     moments: ObservationMoments | None
     counters: Counters
+    seed: jax.Array
 
 
 STATE_SPECS = TrainState(
@@ -69,6 +71,7 @@ STATE_SPECS = TrainState(
     scores=SHARDED,
     moments=REPLICATED,
     counters=REPLICATED,
+    seed=REPLICATED,
 )
 """How the state lies on a mesh: workers and environments split over the devices, the consensus on each of them."""
 

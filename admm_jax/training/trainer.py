@@ -35,10 +35,10 @@ from admm_jax.training.model import make_model
 from admm_jax.training.options import RunOptions
 from admm_jax.training.page import draw_page
 from admm_jax.training.policy import Policy, Weights
+from admm_jax.training.program import initial_state, make_round
 from admm_jax.training.progress import Progress
 from admm_jax.training.provenance import git_commit, hardware, versions
 from admm_jax.training.recording import can_record, record_game
-from admm_jax.training.round import environment_keys, initial_state, make_round
 from admm_jax.training.run_folder import SUMMARY, RunFolder, check_vacant, read_config
 from admm_jax.training.state import STATE_SPECS, TrainState, sha256
 
@@ -138,12 +138,12 @@ class Trainer:
             config, self.environment.spec, stream_key(config.seed, Stream.INITIALISATION)
         )
         self.evaluate = Evaluator(config, self.model, options.greedy)
-        rule, penalty = rules.make_rule(config), rules.make_penalty(config)
         self.uplink = Uplink(
             size=self.model.size,
-            averages_gradients=rule.synchronous,
+            averages_gradients=config.rule == "gradient",
             steps_per_round=config.steps_per_round,
-            share_moment_every=penalty.share_moment_every,
+            share_moment_every=config.share_moment_every or 0,
+            pushes_per_round=config.updates_per_round,
             scalars_per_round=3 * config.rollouts_per_round if config.normalize_advantages == "global" else 0,
             observation_size=(
                 math.prod(self.environment.spec.observation_shape) if config.normalize_observations else None
@@ -209,9 +209,7 @@ class Trainer:
         )
 
     def _first_state(self) -> TrainState:
-        config = self.config
-        keys = environment_keys(stream_key(config.seed, Stream.ENVIRONMENTS), config.workers, config.envs_per_worker)
-        state = initial_state(config, self.environment, self.model, self.params, self.mesh, keys)
+        state = initial_state(self.config, self.environment, self.model, self.params, self.mesh)
         if self.options.resume is None:
             return state
         restored = self.checkpoints.restore(state, self._warn)
@@ -244,7 +242,7 @@ class Trainer:
         while totals.env_steps < options.total_steps and totals.steps_to_target is None:
             started = time.monotonic()
             state, metrics = compiled(state)
-            metrics = {name: value.item() for name, value in jax.device_get(metrics).items()}
+            metrics = {name: value.tolist() for name, value in jax.device_get(metrics).items()}
             seconds = time.monotonic() - started
             speed.append((seconds, metrics["env_steps"] - totals.env_steps))
             totals.round_seconds += seconds
@@ -292,7 +290,8 @@ class Trainer:
             return state
         totals.failed_updates += failed
         self._warn(f"round {totals.rounds}: the updates of {failed} worker(s) were not finite and were left out")
-        totals.failed_rounds = totals.failed_rounds + 1 if failed == self.config.workers else 0
+        everyone = self.config.workers * self.config.updates_per_round
+        totals.failed_rounds = totals.failed_rounds + 1 if failed == everyone else 0
         if totals.failed_rounds >= FORGET_AFTER:
             self._save(state)
             raise AllWorkersFailed(
@@ -300,7 +299,7 @@ class Trainer:
                 f"in {self.checkpoints.path}. A smaller lr or max_grad_norm may help."
             )
         failures = np.asarray(state.consensus.workers.failures)
-        if (failures < FORGET_AFTER).all():
+        if self.config.rule != "admm" or (failures < FORGET_AFTER).all():
             return state
         names = np.flatnonzero(failures >= FORGET_AFTER).tolist()
         self._warn(f"worker(s) {names} failed {FORGET_AFTER} rounds running: dual forgotten, duals re-centred")

@@ -11,7 +11,7 @@ from admm_jax import envs
 from admm_jax.parallel import Stream, WorkerMesh, stream_key
 from admm_jax.training.config import TrainConfig
 from admm_jax.training.model import Model, make_model
-from admm_jax.training.round import environment_keys, initial_state, make_round
+from admm_jax.training.program import initial_state, make_round
 from admm_jax.training.state import TrainState
 
 
@@ -65,6 +65,5 @@ def build(config: TrainConfig, devices: int = 1) -> Built:
         config.env, num_envs=config.workers * config.envs_per_worker, seed=config.seed, pools=devices
     )
     model, params = make_model(config, environment.spec, stream_key(config.seed, Stream.INITIALISATION))
-    keys = environment_keys(stream_key(config.seed, Stream.ENVIRONMENTS), config.workers, config.envs_per_worker)
-    state = initial_state(config, environment, model, params, mesh, keys)
+    state = initial_state(config, environment, model, params, mesh)
     return Built(config, mesh, environment, model, params, state, make_round(config, environment, model, mesh))
