@@ -65,9 +65,17 @@ class Evaluator:
         self._act = actor(model, greedy)
         self._players: dict[int, envs.EpisodePlayer] = {}
 
-    def __call__(self, weights: Weights, episodes: int, round_index: int) -> Scores:
-        """Scores of one game in each of ``episodes`` environments; ``round_index`` is part of the seed."""
-        key = jax.random.fold_in(stream_key(self.config.seed, Stream.EVALUATION), round_index)
+    def __call__(self, weights: Weights, episodes: int, round_index: int, seed: int | None = None) -> Scores:
+        """Scores of one game in each of ``episodes`` environments.
+
+        Args:
+            weights: the policy.
+            episodes: games.
+            round_index: part of the seed.
+            seed: of the games, on environments written in JAX; that of the config if None.
+        """
+        base = stream_key(self.config.seed if seed is None else seed, Stream.EVALUATION)
+        key = jax.random.fold_in(base, round_index)
         return Scores.of(self._player(episodes).play(weights, key, LONGEST_GAME))
 
     def _player(self, episodes: int) -> envs.EpisodePlayer:

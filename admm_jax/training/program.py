@@ -17,7 +17,7 @@ from admm_jax.training.asynchronous_round import AsynchronousRound, initial_serv
 from admm_jax.training.config import TrainConfig
 from admm_jax.training.consensus_round import ConsensusRound, make_exchange
 from admm_jax.training.model import Model
-from admm_jax.training.round import Metrics
+from admm_jax.training.round import Metrics, Round
 from admm_jax.training.rules import make_schedule
 from admm_jax.training.state import STATE_SPECS, Adam, Counters, TrainState
 
@@ -36,12 +36,17 @@ def make_round(config: TrainConfig, environment: Environment, model: Model, mesh
     Returns:
         (state) -> (state, metrics); metrics are equal on every device, and scalars but for histograms.
     """
-    kind = AsynchronousRound if config.rule == "a3c" else ConsensusRound
-    one_round = kind(config, environment, model, mesh)
+    one_round = make_round_on_device(config, environment, model, mesh)
     return jax.jit(
         mesh.on_every_device(one_round, in_specs=(STATE_SPECS,), out_specs=(STATE_SPECS, REPLICATED)),
         donate_argnums=0,
     )
+
+
+def make_round_on_device(config: TrainConfig, environment: Environment, model: Model, mesh: WorkerMesh) -> Round:
+    """One round as a function that runs on every device of a mesh (see `WorkerMesh.on_every_device`)."""
+    kind = AsynchronousRound if config.rule == "a3c" else ConsensusRound
+    return kind(config, environment, model, mesh)
 
 
 def initial_state(
