@@ -45,19 +45,27 @@ def at_least(field: str, value: int, low: int) -> None:
 
 
 def finite(
-    field: str, value: float, *, low: float | None = None, above: float | None = None, high: float | None = None
+    field: str,
+    value: float,
+    *,
+    low: float | None = None,
+    above: float | None = None,
+    high: float | None = None,
+    below: float | None = None,
 ) -> None:
     """Raises InvalidInput unless ``value`` is finite and inside the range."""
     parts = [
         f">= {low:g}" if low is not None else "",
         f"> {above:g}" if above is not None else "",
         f"<= {high:g}" if high is not None else "",
+        f"< {below:g}" if below is not None else "",
     ]
     inside = (
         math.isfinite(value)
         and (low is None or value >= low)
         and (above is None or value > above)
         and (high is None or value <= high)
+        and (below is None or value < below)
     )
     if not inside:
         raise InvalidInput(field, value, "a finite number " + " and ".join(part for part in parts if part))

@@ -22,6 +22,7 @@ from admm_jax.errors import InvalidInput
 
 Inner = Literal["exact", "gradient", "proximal", "hybrid"]
 Restart = Literal["consensus", "worker"]
+Order = Literal["textbook", "dual_first"]
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,10 @@ class ADMM(MeanExchange):
         restart: start local solves from the ``consensus`` or from the ``worker``'s own last solution.
         over_relaxation: alpha in (0, 2); theta is replaced by alpha theta + (1 - alpha) z_previous in the z- and
             dual updates (Boyd et al. 2011, equation 3.19). 1 is no relaxation.
+        order: when the dual moves. ``textbook``: after the consensus, by its distance to the new z. ``dual_first``:
+            before it, by its distance to the z that the local solve started from, and what is averaged contains the
+            new dual, as in FedPD (Zhang et al. 2021, algorithm 2) and FedDyn (Acar et al. 2021, algorithm 1):
+            u <- u + theta - z_previous, z <- mean(theta + u). The duals do not sum to 0 on the way.
         dual_leak: delta in [0, 1]; u <- (1 - delta) u + theta - z. 0 is the textbook.
         regularizer: g(z).
 
@@ -47,6 +52,7 @@ class ADMM(MeanExchange):
     restart: Restart = "consensus"
     over_relaxation: float = 1.0
     dual_leak: float = 0.0
+    order: Order = "textbook"
     regularizer: Regularizer = field(default_factory=Regularizer)
 
     name: ClassVar[str] = "admm"
@@ -57,10 +63,17 @@ class ADMM(MeanExchange):
             raise InvalidInput("inner", self.inner, "one of exact, gradient, proximal, hybrid")
         if self.restart not in ("consensus", "worker"):
             raise InvalidInput("restart", self.restart, "one of consensus, worker")
+        if self.order not in ("textbook", "dual_first"):
+            raise InvalidInput("order", self.order, "one of textbook, dual_first")
         if not (math.isfinite(self.over_relaxation) and 0 < self.over_relaxation < 2):
             raise InvalidInput("over_relaxation", self.over_relaxation, "above 0 and below 2")
         if not 0 <= self.dual_leak <= 1:
             raise InvalidInput("dual_leak", self.dual_leak, "between 0 and 1")
+
+    @property
+    def duals_cancel(self) -> bool:
+        """Whether the weighted duals sum to 0 once everyone took part, so that the mean is that of the updates."""
+        return self.order == "textbook"
 
     def centre(self, worker: Workers, shared: Shared) -> PyTree:
         """z - u, where the penalty of one worker's local problem is smallest; leaves [...]."""
@@ -85,10 +98,15 @@ class ADMM(MeanExchange):
         return theta
 
     def message(self, theta: PyTree, workers: Workers, shared: Shared) -> PyTree:
-        relaxed = self._relax(theta, shared)
-        return jax.tree.map(lambda x, u: x + u, relaxed, workers.scaled_dual)
+        dual = workers.scaled_dual
+        if self.order == "dual_first":
+            dual = self._move_dual(theta, workers, shared.z, shared)
+        return jax.tree.map(lambda x, u: x + u, self._relax(theta, shared), dual)
 
     def next_dual(self, theta: PyTree, workers: Workers, z: PyTree, shared: Shared) -> PyTree:
+        return self._move_dual(theta, workers, shared.z if self.order == "dual_first" else z, shared)
+
+    def _move_dual(self, theta: PyTree, workers: Workers, z: PyTree, shared: Shared) -> PyTree:
         keep = 1 - self.dual_leak
         relaxed = self._relax(theta, shared)
         return jax.tree.map(lambda u, x, c: keep * u + x - c, workers.scaled_dual, relaxed, z)

@@ -67,6 +67,8 @@ class MeanExchange:
     name = "mean"
     synchronous = False
     with_dual = False
+    with_momentum = False
+    duals_cancel = True
     over_relaxation = 1.0
     restart = "consensus"
     regularizer = Regularizer()
@@ -85,7 +87,14 @@ class MeanExchange:
         Raises:
             ValueError: ``weights`` has another shape than [W].
         """
-        return initial_state(params, num_workers, penalty=penalty, weights=weights, with_dual=self.with_dual)
+        return initial_state(
+            params,
+            num_workers,
+            penalty=penalty,
+            weights=weights,
+            with_dual=self.with_dual,
+            with_momentum=self.with_momentum,
+        )
 
     def start(self, worker: Workers, shared: Shared) -> PyTree:
         """Where one worker's local solve begins, leaves [...]."""
@@ -111,6 +120,24 @@ class MeanExchange:
 
     def message(self, theta: PyTree, workers: Workers, shared: Shared) -> PyTree:
         """What workers send, leaves [W, ...]."""
+        return theta
+
+    def absent(self, workers: Workers, shared: Shared) -> PyTree:
+        """What stands for workers that are absent from an exchange, leaves [W, ...]."""
+        return workers.contribution
+
+    def next_z(self, mean: PyTree, shared: Shared, anyone: jax.Array) -> tuple[PyTree, PyTree | None]:
+        """The consensus before the regulariser, and its momentum, leaves [...].
+
+        Args:
+            mean: of all contributions, leaves [...].
+            shared: as left by the previous exchange.
+            anyone: bool scalar, whether any worker takes part.
+        """
+        return mean, None
+
+    def kept(self, theta: PyTree, shared: Shared, num_workers: jax.Array) -> PyTree:
+        """Local solutions as their workers remember them, leaves [W, ...]; ``shared`` still holds the previous z."""
         return theta
 
     def next_dual(self, theta: PyTree, workers: Workers, z: PyTree, shared: Shared) -> PyTree | None:
@@ -146,34 +173,35 @@ class MeanExchange:
         joins, failed = present & usable, present & ~usable
         theta = select(joins, theta, workers.theta)
 
-        contribution = select(joins, self.message(theta, workers, shared), workers.contribution)
+        message = self.message(theta, workers, shared)
+        contribution = select(joins, message, workers.contribution)
         step_norms = jnp.sqrt(squared_norms(jax.tree.map(lambda a, b: a - b, theta, shared.z)))
         weighted_steps = workers.weight.astype(step_norms.dtype) * step_norms
         mean, weight_sum, sums = weighted_mean(
-            contribution,
+            select(joins, message, self.absent(workers, shared)),
             workers.weight,
             reduction,
-            extra=(weighted_steps, weighted_steps**2, squared_norms(theta), jnp.ones_like(step_norms), failed),
+            extra=(weighted_steps, weighted_steps**2, squared_norms(theta), jnp.ones_like(step_norms), failed, joins),
         )
-        steps_sum, squared_steps_sum, theta_squared, num_workers, num_failed = sums
+        steps_sum, squared_steps_sum, theta_squared, num_workers, num_failed, num_joined = sums
         total_penalty = jax.tree.map(lambda rho: rho * weight_sum.astype(rho.dtype), shared.penalty)
-        z = self.regularizer.prox(mean, total_penalty)
-        # The sum of the updates, as long as the duals sum to 0.
-        count = weight_sum / self.over_relaxation
+        z, momentum = self.next_z(mean, shared, num_joined > 0)
+        z = self.regularizer.prox(z, total_penalty)
+        count = weight_sum / self.over_relaxation if self.duals_cancel else jnp.zeros_like(weight_sum)
         total_step = jax.tree.map(lambda a, b: count.astype(a.dtype) * (a - b), mean, shared.z)
 
         scaled_dual = workers.scaled_dual
         if scaled_dual is not None:
             scaled_dual = select(joins, self.next_dual(theta, workers, z, shared), scaled_dual)
         residuals = self._residuals(theta, scaled_dual, z, shared, reduction, num_workers, theta_squared)._replace(
-            cosine=mean_cosine(total_step, steps_sum, squared_steps_sum),
+            cosine=jnp.where(count > 0, mean_cosine(total_step, steps_sum, squared_steps_sum), 0),
             failed=num_failed.astype(weight_sum.dtype),
         )
         return (
             ConsensusState(
-                Shared(z, shared.penalty, shared.round + 1),
+                Shared(z, shared.penalty, shared.round + 1, momentum),
                 Workers(
-                    theta=select(~failed, theta, z),
+                    theta=select(~failed, select(joins, self.kept(theta, shared, num_workers), theta), z),
                     scaled_dual=scaled_dual,
                     contribution=contribution,
                     weight=workers.weight,

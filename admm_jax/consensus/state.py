@@ -18,11 +18,13 @@ class Shared(NamedTuple):
         penalty: rho of the augmented Lagrangian (loss per squared parameter): a scalar, or a tree like z
             when it differs by coordinate (an optimiser's metric).
         round: exchanges so far, int32 scalar.
+        momentum: of the consensus itself, leaves [...]; None for rules without it.
     """
 
     z: PyTree
     penalty: PyTree
     round: jax.Array
+    momentum: PyTree | None = None
 
 
 class Workers(NamedTuple):
@@ -60,7 +62,8 @@ class Residuals(NamedTuple):
         relative_dual: |s| / |lambda|; 0 where lambda is 0.
         scaled_dual_norm: |u| = sqrt(sum_i |u_i|^2) after the update.
         cosine: mean cosine between two workers' updates theta_i - z_previous, each pair weighted by the
-            product of its norms; exact if everyone takes part and there is no g(z); 0 for one worker.
+            product of its norms; exact if everyone takes part and there is no g(z); 0 for one worker, and for rules
+            whose duals do not sum to 0.
         failed: workers whose update was not finite in this exchange, float32.
     """
 
@@ -74,16 +77,27 @@ class Residuals(NamedTuple):
 
 
 def initial_state(
-    params: PyTree, num_workers: int, *, penalty: PyTree, weights: jax.Array | None, with_dual: bool
+    params: PyTree,
+    num_workers: int,
+    *,
+    penalty: PyTree,
+    weights: jax.Array | None,
+    with_dual: bool,
+    with_momentum: bool,
 ) -> ConsensusState:
-    """Everyone at ``params`` with a zero dual; ``weights`` [W] defaults to 1 for each worker."""
+    """Everyone at ``params`` with a zero dual and no momentum; ``weights`` [W] defaults to 1 for each worker."""
     theta = copies(params, num_workers)
     weight = jnp.ones(num_workers) if weights is None else jnp.asarray(weights, dtype=float)
     if weight.shape != (num_workers,):
         raise ValueError(f"weights have shape {weight.shape}; expected ({num_workers},), one per worker")
     # Leaves that are donated together must not share a buffer, hence the copies.
     return ConsensusState(
-        Shared(jax.tree.map(jnp.array, params), jax.tree.map(_strongly_typed, penalty), jnp.zeros((), jnp.int32)),
+        Shared(
+            z=jax.tree.map(jnp.array, params),
+            penalty=jax.tree.map(_strongly_typed, penalty),
+            round=jnp.zeros((), jnp.int32),
+            momentum=jax.tree.map(jnp.zeros_like, params) if with_momentum else None,
+        ),
         Workers(
             theta=theta,
             scaled_dual=jax.tree.map(jnp.zeros_like, theta) if with_dual else None,

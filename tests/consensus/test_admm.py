@@ -207,3 +207,28 @@ def test_a_regulariser_changes_where_duals_sum_to(x64):
     run = solve(ADMM(inner="exact", regularizer=Regularizer(l1=0.6)), problem, rounds=100)
     assert run.z[-1] == pytest.approx((2 * 3 + 1 - 0.6) / 3, abs=1e-10)
     assert run.dual[-1].sum() == pytest.approx(0.6, abs=1e-9)
+
+
+@pytest.mark.parametrize("rho", [0.5, 2.0])
+def test_dual_first_in_closed_form(x64, rho):
+    # Equal curvature a: with d = z - c - mean u, d shrinks by rho/(a + rho) per round, z - c = (rho - a)/rho d and
+    # mean u = -a/rho d, from the second round on; the first starts at u = 0.
+    a, centres = 2.0, np.array([1.0, 6.0])
+    run = solve(ADMM(inner="exact", order="dual_first"), quadratics([a, a], centres), rounds=12, penalty=rho)
+    d = -centres.mean() * (rho / (a + rho)) ** np.arange(1, 13)
+    np.testing.assert_allclose(run.z - centres.mean(), (rho - a) / rho * d, atol=1e-10)
+
+
+def test_dual_first_equals_a_loop_and_reaches_the_optimum(x64):
+    rule = ADMM(inner="gradient", order="dual_first")
+    curvature, centre = np.array([1.0, 3.0]), np.array([0.0, 4.0])
+    run = solve(rule, quadratics(curvature, centre), rounds=300, penalty=2.0, steps=5, lr=0.1)
+    z, dual = 0.0, np.zeros(2)
+    for number in range(20):
+        theta = np.full(2, z)
+        for _ in range(5):
+            theta = theta - 0.1 * (curvature * (theta - centre) + 2 * (theta - z + dual))
+        dual = dual + theta - z
+        z = (theta + dual).mean()
+        assert run.z[number] == pytest.approx(z, abs=1e-12)
+    assert run.z[-1] == pytest.approx(3, abs=1e-8)
