@@ -17,7 +17,7 @@ import jax
 import numpy as np
 
 from admm_jax.cli import parse, run
-from admm_jax.consensus import ADMM, FedAvg, FedProx, Regularizer, Rule
+from admm_jax.consensus import ADMM, EASGD, DiLoCo, FedAvg, FedProx, Regularizer, Rule
 from admm_jax.consensus.problems import (
     Problem,
     Quadratics,
@@ -29,6 +29,8 @@ from admm_jax.consensus.problems import (
 )
 from admm_jax.consensus.solve import Trajectory, solve
 from admm_jax.errors import InvalidInput, at_least, finite
+
+WITH_PENALTY = ("admm", "fedprox")
 
 
 class Plan(NamedTuple):
@@ -57,16 +59,21 @@ class ConvexConsensus:
         workers: number of workers of a data problem; 4 by default.
         dim: number of unknowns of a data problem; 20 by default.
         seed: of the random data and of --participate random:k; 0 by default.
-        rule: admm, fedavg (plain gradient steps, then the mean) or fedprox (ADMM without a dual).
+        rule: admm, fedavg (plain gradient steps, then the mean), fedprox (ADMM without a dual), easgd (elastic
+            averaging) or diloco (outer Nesterov momentum).
         rho: penalty of admm and fedprox, above 0; 1 by default.
         rho_at: other penalties from some rounds on: 2:2.0,5:3 is 2 from round 2 and 3 from round 5.
         rounds: local solves and exchanges, at least 1.
-        inner: local solver. exact by default, and gradient for fedavg; hybrid for admm alone.
+        inner: local solver. exact by default, and gradient for fedavg, easgd, diloco; hybrid for admm alone.
         inner_steps: gradient steps per round, not with exact; 10 by default.
         inner_lr: their step size, not with exact; 0.1 by default.
         restart: admm: start local solves from the consensus (default) or from the worker's own last solution.
         over_relaxation: admm: alpha above 0 and below 2; 1 by default.
         dual_leak: admm: share of the dual that is lost per round, 0 to 1; 0 by default.
+        order: admm: the dual moves after the consensus (textbook, default) or before it (dual_first).
+        elasticity: easgd: how far z goes towards the mean, above 0 and at most 1; 0.9 by default.
+        outer_lr: diloco: step of z along the mean update; 0.7 by default.
+        outer_momentum: diloco: Nesterov momentum of that step, at least 0 and below 1; 0.9 by default.
         l1: weight of |z|_1 in sum_i w_i f_i(z) + l1 |z|_1; 0 by default, and 0.5 for lasso.
         weights: of the workers' objectives, each above 0; 1 each by default.
         participate: who takes part in rounds 1, 2, ..., repeated: 0,1/2,3; or random:2 for two random workers per
@@ -80,7 +87,7 @@ class ConvexConsensus:
     workers: int | None = None
     dim: int | None = None
     seed: int | None = None
-    rule: Literal["admm", "fedavg", "fedprox"] = "admm"
+    rule: Literal["admm", "fedavg", "fedprox", "easgd", "diloco"] = "admm"
     rho: float | None = None
     rho_at: str | None = None
     rounds: int = 50
@@ -90,6 +97,10 @@ class ConvexConsensus:
     restart: Literal["worker", "consensus"] | None = None
     over_relaxation: float | None = None
     dual_leak: float | None = None
+    order: Literal["textbook", "dual_first"] | None = None
+    elasticity: float | None = None
+    outer_lr: float | None = None
+    outer_momentum: float | None = None
     l1: float | None = None
     weights: str | None = None
     participate: str | None = None
@@ -117,10 +128,10 @@ class ConvexConsensus:
         object.__setattr__(self, "plan", plan)
 
     def _inner(self) -> str:
-        if self.rule != "fedavg":
+        if self.rule in WITH_PENALTY:
             return self.inner or "exact"
         if self.inner not in (None, "gradient"):
-            allowed = "gradient, or omitted, with rule fedavg, which takes plain gradient steps"
+            allowed = f"gradient, or omitted, with rule {self.rule}, which takes plain gradient steps"
             raise InvalidInput("inner", self.inner, allowed)
         return "gradient"
 
@@ -133,13 +144,17 @@ class ConvexConsensus:
             "workers": "problem quadratics: curvature has one number per worker" if scalar else None,
             "dim": "problem quadratics, whose unknown is a scalar" if scalar else None,
             "seed": "problem quadratics unless participate is random:k" if scalar and not draws else None,
-            "rho": "rule fedavg, which has no penalty" if self.rule == "fedavg" else None,
-            "rho_at": "rule fedavg, which has no penalty" if self.rule == "fedavg" else None,
+            "rho": None if self.rule in WITH_PENALTY else f"rule {self.rule}, which has no penalty",
+            "rho_at": None if self.rule in WITH_PENALTY else f"rule {self.rule}, which has no penalty",
             "inner_steps": "inner solver exact" if inner == "exact" else None,
             "inner_lr": "inner solver exact" if inner == "exact" else None,
-            "restart": None if self.rule == "admm" else f"rule {self.rule}, which always starts from z",
+            "restart": None if self.rule == "admm" else f"rule {self.rule}, which leaves no choice",
             "over_relaxation": None if self.rule == "admm" else f"rule {self.rule}",
             "dual_leak": None if self.rule == "admm" else f"rule {self.rule}, which has no dual",
+            "order": None if self.rule == "admm" else f"rule {self.rule}, which has no dual",
+            "elasticity": None if self.rule == "easgd" else f"rule {self.rule}",
+            "outer_lr": None if self.rule == "diloco" else f"rule {self.rule}",
+            "outer_momentum": None if self.rule == "diloco" else f"rule {self.rule}",
         }
         for name, owner in omitted.items():
             if owner is not None and getattr(self, name) is not None:
@@ -160,16 +175,25 @@ class ConvexConsensus:
             return FedAvg(regularizer)
         if self.rule == "fedprox":
             return FedProx(inner, regularizer)
-        return ADMM(
-            inner,
-            restart=self.restart or "consensus",
-            over_relaxation=1.0 if self.over_relaxation is None else self.over_relaxation,
-            dual_leak=0.0 if self.dual_leak is None else self.dual_leak,
-            regularizer=regularizer,
-        )
+        if self.rule == "admm":
+            return ADMM(
+                inner,
+                restart=self.restart or "consensus",
+                over_relaxation=1.0 if self.over_relaxation is None else self.over_relaxation,
+                dual_leak=0.0 if self.dual_leak is None else self.dual_leak,
+                order=self.order or "textbook",
+                regularizer=regularizer,
+            )
+        if regularizer != Regularizer():
+            allowed = f"admm, fedavg or fedprox with problem {self.problem} and its l1 or l2 term, which others ignore"
+            raise InvalidInput("rule", self.rule, allowed)
+        if self.rule == "easgd":
+            return EASGD(0.9 if self.elasticity is None else self.elasticity)
+        lr = 0.7 if self.outer_lr is None else self.outer_lr
+        return DiLoCo(lr, 0.9 if self.outer_momentum is None else self.outer_momentum)
 
     def _penalties(self, problem: Problem, inner: str, steps: int, lr: float) -> np.ndarray:
-        if self.rule == "fedavg":
+        if self.rule not in WITH_PENALTY:
             # g(z) is the only term that sees it: with one local step this makes fedavg proximal gradient descent.
             return np.full(self.rounds, 1 / (steps * lr))
         rho = 1.0 if self.rho is None else self.rho

@@ -10,7 +10,7 @@ from admm_jax.errors import InvalidInput, at_least, finite
 from admm_jax.parallel import MappingChoice, check_worker_count
 from admm_jax.training import rules
 
-RuleName = Literal["admm", "fedavg", "fedprox", "gradient", "a3c"]
+RuleName = Literal["admm", "fedavg", "fedprox", "easgd", "diloco", "gradient", "a3c"]
 LossName = Literal["ppo", "a2c"]
 
 
@@ -30,6 +30,7 @@ class TrainConfig:
     """Environment: an Atari game of EnvPool (Pong-v5), gymnax:NAME, jax-pong or jax-pong-pixels."""
     rule: RuleName = "admm"
     """How workers agree: consensus ADMM, averaging of parameters (fedavg), the same with a proximal term (fedprox),
+    with elastic forces (easgd) or with outer Nesterov momentum (diloco),
     averaging of every gradient (gradient: synchronous A2C/PPO), or shared parameters that everyone updates in turn
     (a3c)."""
     loss: LossName = "ppo"
@@ -93,6 +94,15 @@ class TrainConfig:
     """admm: alpha, above 0 and below 2. [default: 1]"""
     dual_leak: float | None = None
     """admm: share of the dual forgotten at each exchange, 0 to 1. [default: 0]"""
+    order: Literal["textbook", "dual_first"] | None = None
+    """admm: the dual moves after the consensus (textbook) or before it (dual_first: FedPD, FedDyn).
+    [default: textbook]"""
+    elasticity: float | None = None
+    """easgd: beta, how far the consensus goes towards the mean, above 0 and at most 1. [default: 0.9]"""
+    outer_lr: float | None = None
+    """diloco: step of the consensus along the mean update. [default: 0.7]"""
+    outer_momentum: float | None = None
+    """diloco: Nesterov momentum of that step, at least 0 and below 1. [default: 0.9]"""
     share_moment_every: int | None = None
     """all but gradient and a3c: rounds between averages of Adam's second moment; 0 never. [default: 1]"""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from admm_jax.consensus import A3C, ADMM, FedAvg, FedProx, GradientAveraging, Rule
+from admm_jax.consensus import A3C, ADMM, EASGD, DiLoCo, FedAvg, FedProx, GradientAveraging, Rule
 from admm_jax.errors import InvalidInput, at_least, finite, one_of
 from admm_jax.rl.losses import A2CLoss, Loss, PPOLoss
 from admm_jax.training.optimizer import Schedule, SharedOptimizer
@@ -20,6 +20,10 @@ RULE_SETTINGS = (
     "restart",
     "over_relaxation",
     "dual_leak",
+    "order",
+    "elasticity",
+    "outer_lr",
+    "outer_momentum",
     "share_moment_every",
     "push",
     "shared_optimizer",
@@ -28,8 +32,17 @@ RULE_SETTINGS = (
     "history",
     "max_staleness",
 )
-RULES = ("admm", "fedavg", "fedprox", "gradient", "a3c")
 LOSSES = ("ppo", "a2c")
+RULE_KINDS: dict[str, tuple[type, tuple[str, ...]]] = {
+    "admm": (ADMM, ("inner", "restart", "over_relaxation", "dual_leak", "order")),
+    "fedavg": (FedAvg, ()),
+    "fedprox": (FedProx, ("inner",)),
+    "easgd": (EASGD, ("elasticity",)),
+    "diloco": (DiLoCo, ("outer_lr", "outer_momentum")),
+    "gradient": (GradientAveraging, ()),
+}
+"""What the rules that meet once per round are made of, and with which settings."""
+RULES = (*RULE_KINDS, "a3c")
 LOSS_SETTINGS = ("clip", "clip_value")
 NETWORK_SETTINGS = ("channels", "hidden")
 OPTIONAL_SETTINGS = RULE_SETTINGS + LOSS_SETTINGS + NETWORK_SETTINGS
@@ -55,7 +68,11 @@ def belonging(config: TrainConfig) -> dict[str, Any]:
         inner = config.inner or "proximal"
         settings |= {"inner": inner} | INNER_DEFAULTS.get(inner, {})
     if config.rule == "admm":
-        settings |= {"restart": "consensus", "over_relaxation": 1.0, "dual_leak": 0.0}
+        settings |= {"restart": "consensus", "over_relaxation": 1.0, "dual_leak": 0.0, "order": "textbook"}
+    if config.rule == "easgd":
+        settings |= {"elasticity": 0.9}
+    if config.rule == "diloco":
+        settings |= {"outer_lr": 0.7, "outer_momentum": 0.9}
     if config.rule == "a3c":
         settings |= _belonging_to_a3c(config)
     elif config.rule != "gradient":
@@ -136,11 +153,8 @@ def _settings(config: TrainConfig) -> dict[str, Any]:
 def make_rule(config: TrainConfig) -> Rule:
     """The consensus rule of a run."""
     settings = _settings(config)
-    if config.rule == "admm":
-        return ADMM(**{name: settings[name] for name in ("inner", "restart", "over_relaxation", "dual_leak")})
-    if config.rule == "fedprox":
-        return FedProx(inner=settings["inner"])
-    return FedAvg() if config.rule == "fedavg" else GradientAveraging()
+    kind, names = RULE_KINDS[config.rule]
+    return kind(**{name: settings[name] for name in names})
 
 
 def make_a3c(config: TrainConfig) -> A3C:

@@ -193,3 +193,17 @@ def test_scopes_of_advantage_normalisation(scope):
     alone.rounds(1)
     spread.rounds(1)
     np.testing.assert_allclose(alone.z, spread.z, atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "changes",
+    [{"rule": "easgd", "elasticity": 0.7}, {"rule": "diloco", "outer_lr": 0.5}, {"order": "dual_first"}],
+    ids=["easgd", "diloco", "dual-first"],
+)
+def test_devices_do_not_change_other_rules(changes):
+    alone, spread = build(cartpole(workers=4, **changes)), build(cartpole(workers=4, **changes), devices=4)
+    alone.rounds(2)
+    spread.rounds(2)
+    np.testing.assert_allclose(alone.z, spread.z, atol=1e-5)
+    np.testing.assert_allclose(alone.state.consensus.workers.theta, spread.state.consensus.workers.theta, atol=1e-5)
