@@ -14,7 +14,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from admm_jax.analysis import Uplink
 from admm_jax.consensus import Workers, forget_duals
 from admm_jax.errors import InvalidInput
 from admm_jax.parallel import (
@@ -31,6 +30,7 @@ from admm_jax.training.checkpoints import Checkpoints, saved_part
 from admm_jax.training.config import TrainConfig
 from admm_jax.training.evaluation import Evaluator, Scores, make_environment
 from admm_jax.training.interrupt import Interrupt
+from admm_jax.training.ledger import make_ledger
 from admm_jax.training.model import make_model
 from admm_jax.training.options import RunOptions
 from admm_jax.training.page import draw_page
@@ -138,17 +138,7 @@ class Trainer:
             config, self.environment.spec, stream_key(config.seed, Stream.INITIALISATION)
         )
         self.evaluate = Evaluator(config, self.model, options.greedy)
-        self.uplink = Uplink(
-            size=self.model.size,
-            averages_gradients=config.rule == "gradient",
-            steps_per_round=config.steps_per_round,
-            share_moment_every=config.share_moment_every or 0,
-            pushes_per_round=config.updates_per_round,
-            scalars_per_round=3 * config.rollouts_per_round if config.normalize_advantages == "global" else 0,
-            observation_size=(
-                math.prod(self.environment.spec.observation_shape) if config.normalize_observations else None
-            ),
-        )
+        self.ledger = make_ledger(config, self.model.size, self.environment.spec)
         self.progress = Progress(options.total_steps, options.progress)
         self.totals = Totals()
 
@@ -246,7 +236,7 @@ class Trainer:
             seconds = time.monotonic() - started
             speed.append((seconds, metrics["env_steps"] - totals.env_steps))
             totals.round_seconds += seconds
-            totals.bytes_sent_per_worker += self.uplink.bytes(totals.rounds)
+            totals.bytes_sent_per_worker += self.ledger.uplink_bytes(totals.rounds)
             totals.rounds += 1
             before, totals.env_steps = totals.env_steps, metrics["env_steps"]
             totals.wall_seconds = self._wall_seconds()
