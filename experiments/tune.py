@@ -97,10 +97,12 @@ def trial_flags(flags: Flags, setting: Setting, seed: int) -> list[str]:
 
 
 def flag(name: str, value: str) -> list[str]:
-    """A setting as command-line arguments: true and false become --x and --no-x, spaces separate several numbers."""
+    """A setting as command-line arguments: switches become --x and --no-x, spaces separate several numbers."""
     option = name.replace("_", "-")
     if value.lower() in ("true", "false"):
-        return [f"--{option}" if value.lower() == "true" else f"--no-{option}"]
+        if any(field.name == name and field.type == "bool" for field in fields(TrainConfig)):
+            return [f"--{option}" if value.lower() == "true" else f"--no-{option}"]
+        return [f"--{option}", value.capitalize()]  # may also be left out, so it is no switch
     return [f"--{option}", *value.split()]
 
 

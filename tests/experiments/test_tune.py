@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.tune import Flags, settings
+from experiments.tune import Flags, flag, settings
 
 TUNE = Path(__file__).parents[2] / "experiments" / "tune.py"
 
@@ -76,3 +76,17 @@ def test_the_settings_of_each_kind_of_search():
     drawn = list(settings(Flags(**flags, search="random", trials=4)))
     assert len(set(drawn)) == 5
     assert set(drawn) <= set(grid)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "arguments"),
+    [
+        ("clip_rewards", "true", ["--clip-rewards"]),
+        ("normalize_observations", "False", ["--no-normalize-observations"]),
+        ("clip_value", "true", ["--clip-value", "True"]),
+        ("hidden", "64 32", ["--hidden", "64", "32"]),
+    ],
+)
+def test_settings_become_flags_that_parse(name, value, arguments):
+    assert flag(name, value) == arguments
+    Flags(vary=(f"{name}={value}",))
