@@ -42,7 +42,7 @@ from admm_jax.rl.losses import Minibatch
 from admm_jax.rl.networks import init_parameters, make_network
 from admm_jax.training.consensus_round import ConsensusRound
 from admm_jax.training.defaults import default_config
-from admm_jax.training.evaluation import make_environment
+from admm_jax.training.evaluation import worker_environments
 from admm_jax.training.model import make_model
 from admm_jax.training.program import initial_state, make_round
 from admm_jax.training.provenance import hardware
@@ -83,7 +83,7 @@ def stages(env: str, repeats: int) -> dict[str, float]:
     """Rollout, local steps and exchange alone, against the whole round; seconds, shares and ratios."""
     config = default_config(env)
     mesh = WorkerMesh(config.workers)
-    environment = make_environment(config, config.workers * config.envs_per_worker, Stream.TRAINING)
+    environment = worker_environments(config, config.envs_per_worker, Stream.TRAINING)
     model, params = make_model(config, environment.spec, stream_key(0, Stream.INITIALISATION))
     state = initial_state(config, environment, model, params, mesh)
     parts = ConsensusRound(config, environment, model, mesh)
@@ -287,7 +287,7 @@ def many_workers(few: int = 8, many: int = 1024) -> dict[str, float]:
     for workers in (few, few, many):  # the first one warms up what compiling needs once
         config = spelled_out(replace(default_config("gymnax:CartPole-v1"), workers=workers))
         mesh = WorkerMesh(workers)
-        environment = make_environment(config, workers * config.envs_per_worker, Stream.TRAINING)
+        environment = worker_environments(config, config.envs_per_worker, Stream.TRAINING)
         model, params = make_model(config, environment.spec, stream_key(0, Stream.INITIALISATION))
         state = initial_state(config, environment, model, params, mesh)
         step = make_round(config, environment, model, mesh)

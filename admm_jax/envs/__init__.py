@@ -6,9 +6,11 @@ What needs gymnax is imported from its own module (``gymnax_adapter``, ``jax_pon
 from admm_jax.envs.base import Environment, EnvSpec, TimeStep
 from admm_jax.envs.envpool_adapter import EnvPoolEnvironment, PoolState
 from admm_jax.envs.episodes import EpisodePlayer, Episodes
-from admm_jax.envs.registry import check_name, family, make
+from admm_jax.envs.heterogeneity import Deviations
+from admm_jax.envs.registry import check_name, family, make, parameters
 
 __all__ = [
+    "Deviations",
     "EnvPoolEnvironment",
     "EnvSpec",
     "Environment",
@@ -19,4 +21,5 @@ __all__ = [
     "check_name",
     "family",
     "make",
+    "parameters",
 ]

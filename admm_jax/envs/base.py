@@ -29,6 +29,7 @@ class TimeStep(NamedTuple):
         terminated: [N] bool, the task itself ended: the value of what follows is 0.
         truncated: [N] bool, a time limit ended the episode. Both may be true.
         valid: [N] bool, whether the call was a transition.
+        reward_scale: [N] float32, factor by which learning sees the reward; None for 1.
     """
 
     observation: jax.Array
@@ -36,6 +37,7 @@ class TimeStep(NamedTuple):
     terminated: jax.Array
     truncated: jax.Array
     valid: jax.Array
+    reward_scale: jax.Array | None = None
 
 
 @dataclass(frozen=True)

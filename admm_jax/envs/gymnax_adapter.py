@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from admm_jax.envs.base import EnvSpec, TimeStep
+from admm_jax.envs.heterogeneity import Deviations
 from admm_jax.errors import InvalidInput
 
 
@@ -24,11 +25,13 @@ class GymnaxState(NamedTuple):
         inner: gymnax's own state.
         next_observation: [n, *observation_shape], the first observation of the next episode where ``pending``.
         pending: [n] bool, the episode has ended and the next call starts a new one.
+        own: in what each environment differs from the others, leaves [n]; None if they are all alike.
     """
 
     inner: Any
     next_observation: jax.Array
     pending: jax.Array
+    own: Deviations | None
 
 
 class GymnaxEnvironment:
@@ -38,17 +41,20 @@ class GymnaxEnvironment:
         env: anything that follows gymnax 1.0's public protocol (six values from ``step``).
         params: its parameters, shared by all copies.
         num_envs: N, at least 1.
+        deviations: in what each of them differs, leaves [N]; None if they are all alike.
         name: spelled as the user spelled it; ``gymnax:`` and the environment's own name by default.
 
     Raises:
         InvalidInput: continuous actions, an observation that is not one array, or an older protocol.
     """
 
-    def __init__(self, env: Any, params: Any, num_envs: int, *, name: str | None = None) -> None:
+    def __init__(
+        self, env: Any, params: Any, num_envs: int, *, deviations: Deviations | None = None, name: str | None = None
+    ) -> None:
         if num_envs < 1:
             raise InvalidInput("num_envs", num_envs, "at least 1")
         name = name or f"gymnax:{env.name}"
-        self._env, self._params, self.num_envs = env, params, num_envs
+        self._env, self._params, self.num_envs, self._deviations = env, params, num_envs, deviations
 
         action_space = env.action_space(params)
         if getattr(action_space, "n", None) is None:
@@ -74,33 +80,43 @@ class GymnaxEnvironment:
     def step(self, state: GymnaxState, action: jax.Array, keys: jax.Array) -> tuple[GymnaxState, TimeStep]:
         """See ``Environment.step``."""
 
-        def step_one(key, inner, action):
-            observation, inner, reward, terminated, truncated, info = self._env.step(key, inner, action, self._params)
+        def step_one(key, inner, action, own):
+            observation, inner, reward, terminated, truncated, info = self._env.step(
+                key, inner, action, self._params_of(own)
+            )
             first, last = self._as_array(observation), self._as_array(info["final_observation"])
+            if own is not None:
+                reward = own.rewarded(reward, last)
             return inner, first, last, jnp.float32(reward), jnp.bool_(terminated), jnp.bool_(truncated)
 
-        inner, first, last, reward, terminated, truncated = jax.vmap(step_one)(keys, state.inner, action)
+        inner, first, last, reward, terminated, truncated = jax.vmap(step_one)(keys, state.inner, action, state.own)
         valid = ~state.pending
         terminated, truncated = terminated & valid, truncated & valid
         time_step = TimeStep(
             observation=_where(valid, last, state.next_observation),
             reward=jnp.where(valid, reward, 0.0),
+            reward_scale=None if state.own is None else state.own.reward_scale,
             terminated=terminated,
             truncated=truncated,
             valid=valid,
         )
         # `first` is read only where an episode has just ended, so it needs no selection.
         inner = jax.tree.map(lambda new, old: _where(valid, _like(new, old), old), inner, state.inner)
-        return GymnaxState(inner, first, terminated | truncated), time_step
+        return GymnaxState(inner, first, terminated | truncated, state.own), time_step
+
+    def _params_of(self, own: Deviations | None) -> Any:
+        return self._params if own is None else self._params.replace(**own.params)
 
     def _reset_traceable(self, keys: jax.Array) -> tuple[GymnaxState, TimeStep]:
-        observation, inner = jax.vmap(lambda key: self._env.reset(key, self._params))(keys)
+        own = None if self._deviations is None else jax.tree.map(jnp.asarray, self._deviations)
+        observation, inner = jax.vmap(lambda key, own: self._env.reset(key, self._params_of(own)))(keys, own)
         observation = jax.vmap(self._as_array)(observation)
         none = jnp.zeros(keys.shape[0], bool)
-        time_step = TimeStep(observation, jnp.zeros(keys.shape[0], jnp.float32), none, none, none)
+        scale = None if own is None else own.reward_scale
+        time_step = TimeStep(observation, jnp.zeros(keys.shape[0], jnp.float32), none, none, none, scale)
         # Weak types (a Python 0 in gymnax's state) would make the second step compile again.
         inner = jax.tree.map(lambda leaf: _like(leaf, leaf), inner)
-        return GymnaxState(inner, observation, none), time_step
+        return GymnaxState(inner, observation, none, own), time_step
 
 
 def _observation_converter(env: Any, params: Any, name: str) -> Callable[[Any], jax.Array]:

@@ -5,11 +5,13 @@ gymnax is imported where it is needed: that takes seconds and starts JAX, which 
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from typing import Any, Literal
 
 from admm_jax.envs.base import Environment
 from admm_jax.envs.envpool_adapter import EnvPoolEnvironment, atari_names, import_envpool
+from admm_jax.envs.heterogeneity import Deviations
 from admm_jax.errors import InvalidInput, nearest
 
 Family = Literal["atari", "gymnax", "jax-pong", "jax-pong-pixels"]
@@ -28,6 +30,7 @@ def make(
     frame_size: int = 42,
     frame_stack: int = 4,
     backend: str = "auto",
+    deviations: Deviations | None = None,
 ) -> Environment:
     """A batch of ``num_envs`` environments called ``name``.
 
@@ -40,14 +43,17 @@ def make(
         frame_size: height and width of images in pixels; EnvPool and ``jax-pong-pixels``.
         frame_stack: number of frames in an observation; EnvPool and ``jax-pong-pixels``.
         backend: ``auto``, ``xla`` or ``host``; EnvPool only.
+        deviations: in what environments differ, leaves [N]; not for EnvPool.
 
     Raises:
-        InvalidInput: an unknown name (with the nearest ones) or a value out of range.
+        InvalidInput: an unknown name (with the nearest ones) or a value out of range, or deviations of emulators.
     """
     kind = family(name)
     if num_envs < 1:
         raise InvalidInput("num_envs", num_envs, "at least 1")
     if kind == "atari":
+        if deviations is not None:
+            raise InvalidInput("heterogeneity", name, "none with EnvPool, whose games are all alike")
         return EnvPoolEnvironment(
             name,
             num_envs,
@@ -61,7 +67,20 @@ def make(
     from admm_jax.envs.gymnax_adapter import GymnaxEnvironment
 
     env, params = _make_gymnax(name) if kind == "gymnax" else _make_jax_pong(kind, frame_size, frame_stack)
-    return GymnaxEnvironment(env, params, num_envs, name=name)
+    return GymnaxEnvironment(env, params, num_envs, deviations=deviations, name=name)
+
+
+def parameters(name: str) -> dict[str, Any]:
+    """Parameters that environments of this kind have in common, by field; none for EnvPool.
+
+    Raises:
+        InvalidInput: as ``check_name``.
+    """
+    kind = family(name)
+    if kind == "atari":
+        return {}
+    _, params = _make_gymnax(name) if kind == "gymnax" else _make_jax_pong(kind, 42, 4)
+    return {field.name: getattr(params, field.name) for field in dataclasses.fields(params)}
 
 
 def check_name(name: str) -> None:

@@ -17,7 +17,7 @@ class Trajectory(NamedTuple):
     Attributes:
         observation: what the policy acted on, [T, W, E, *obs].
         action: int32. log_prob: of that action, nats. value: V(observation), reward units.
-        reward: as the loss sees it (clipped if so configured).
+        reward: as the loss sees it (clipped if so configured, and scaled where workers differ in that).
         terminated, truncated, valid: bool.
     """
 
@@ -115,12 +115,15 @@ def rollout(
         reward, terminated, truncated, valid = (
             split(field) for field in (outcome.reward, outcome.terminated, outcome.truncated, outcome.valid)
         )
+        learned_from = jnp.sign(reward) if clip_rewards else reward
+        if outcome.reward_scale is not None:
+            learned_from = learned_from * split(outcome.reward_scale)
         trajectory = Trajectory(
             observation=observation,
             action=action,
             log_prob=distributions.log_prob(logits, action),
             value=value,
-            reward=jnp.sign(reward) if clip_rewards else reward,
+            reward=learned_from,
             terminated=terminated,
             truncated=truncated,
             valid=valid,

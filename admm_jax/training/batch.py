@@ -21,7 +21,7 @@ from admm_jax.errors import InvalidInput
 from admm_jax.parallel import Stream, WorkerMesh, stream_key
 from admm_jax.training import rules
 from admm_jax.training.config import TrainConfig
-from admm_jax.training.evaluation import Evaluator, Scores, make_environment
+from admm_jax.training.evaluation import Evaluator, Scores, worker_environments
 from admm_jax.training.model import make_model
 from admm_jax.training.policy import Weights
 from admm_jax.training.program import initial_state, make_round_on_device
@@ -95,7 +95,7 @@ def train_seeds(
         raise InvalidInput("seeds", list(seeds), "at least one, and all different")
     config = rules.spelled_out(config)
     mesh = WorkerMesh(config.workers)
-    environment = make_environment(config, config.workers * config.envs_per_worker, Stream.TRAINING)
+    environment = worker_environments(config, config.envs_per_worker, Stream.TRAINING)
     if not environment.spec.resumable:
         raise InvalidInput("env", config.env, "one written in JAX; others train one seed at a time")
 

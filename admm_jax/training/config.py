@@ -8,7 +8,7 @@ from typing import Literal
 from admm_jax.envs import registry as environments
 from admm_jax.errors import InvalidInput, at_least, finite
 from admm_jax.parallel import MappingChoice, check_worker_count
-from admm_jax.training import rules
+from admm_jax.training import heterogeneity, rules
 
 RuleName = Literal["admm", "fedavg", "fedprox", "easgd", "diloco", "gradient", "a3c"]
 LossName = Literal["ppo", "a2c"]
@@ -132,6 +132,15 @@ class TrainConfig:
     frame_stack: int = 4
     """Atari: frames per observation."""
 
+    heterogeneity: Literal["none", "physics", "reward_scale", "conflict"] = "none"
+    """How workers' environments differ: not at all, in physics, in the scale of what they learn from, or in what they
+    are rewarded for."""
+    spread: float | None = None
+    """heterogeneity: how far apart workers are, 0 or more. [default: 1]"""
+    worker_params: str | None = None
+    """Parameters of the environment with one number per worker, as JSON or the name of a file that holds it:
+    {"length": [0.4, 0.5, ...]}. Not with heterogeneity."""
+
     seed: int = 0
     """Seed of everything random; not negative."""
     worker_mapping: MappingChoice = "auto"
@@ -163,6 +172,10 @@ class TrainConfig:
         finite("gamma", self.gamma, low=0, high=1)
         finite("gae_lambda", self.gae_lambda, low=0, high=1)
         environments.check_name(self.env)
+        if self.worker_params is not None:
+            # Kept as JSON, so that the run's record does not depend on a file.
+            object.__setattr__(self, "worker_params", heterogeneity.as_json(self.worker_params))
+        heterogeneity.of_workers(self)
 
     @property
     def family(self) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from admm_jax.consensus import A3C, ADMM, EASGD, DiLoCo, FedAvg, FedProx, GradientAveraging, Rule
 from admm_jax.errors import InvalidInput, at_least, finite, one_of
 from admm_jax.rl.losses import A2CLoss, Loss, PPOLoss
+from admm_jax.training.heterogeneity import DEFAULT_SPREAD
 from admm_jax.training.optimizer import Schedule, SharedOptimizer
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ RULE_KINDS: dict[str, tuple[type, tuple[str, ...]]] = {
 RULES = (*RULE_KINDS, "a3c")
 LOSS_SETTINGS = ("clip", "clip_value")
 NETWORK_SETTINGS = ("channels", "hidden")
-OPTIONAL_SETTINGS = RULE_SETTINGS + LOSS_SETTINGS + NETWORK_SETTINGS
+OPTIONAL_SETTINGS = (*RULE_SETTINGS, *LOSS_SETTINGS, *NETWORK_SETTINGS, "spread")
 
 LAYERS: dict[str, dict[str, tuple[int, ...]]] = {
     "article": {"channels": (16, 16), "hidden": (256,)},
@@ -77,6 +78,8 @@ def belonging(config: TrainConfig) -> dict[str, Any]:
         settings |= _belonging_to_a3c(config)
     elif config.rule != "gradient":
         settings |= {"share_moment_every": 1}
+    if config.heterogeneity != "none":
+        settings |= {"spread": DEFAULT_SPREAD}
     if config.loss == "ppo":
         settings |= {"clip": 0.2 if config.network == "mlp" else 0.1, "clip_value": False}
     return settings | LAYERS[config.network]

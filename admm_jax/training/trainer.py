@@ -28,7 +28,7 @@ from admm_jax.parallel import (
 from admm_jax.training import rules
 from admm_jax.training.checkpoints import Checkpoints, saved_part
 from admm_jax.training.config import TrainConfig
-from admm_jax.training.evaluation import Evaluator, Scores, make_environment
+from admm_jax.training.evaluation import Evaluator, Scores, worker_environments
 from admm_jax.training.interrupt import Interrupt
 from admm_jax.training.ledger import make_ledger
 from admm_jax.training.model import make_model
@@ -131,9 +131,7 @@ class Trainer:
             raise InvalidInput("total_steps", options.total_steps, allowed)
         devices = _choose_devices(config.workers, options.devices)
         self.mesh = WorkerMesh(config.workers, devices)
-        self.environment = make_environment(
-            config, config.workers * config.envs_per_worker, Stream.TRAINING, pools=devices
-        )
+        self.environment = worker_environments(config, config.envs_per_worker, Stream.TRAINING, pools=devices)
         self.model, self.params = make_model(
             config, self.environment.spec, stream_key(config.seed, Stream.INITIALISATION)
         )
@@ -331,6 +329,7 @@ class Trainer:
                 "unfinished": scores.unfinished,
                 "mean_length": scores.mean_length,
                 "returns": scores.returns,
+                **_by_worker(scores),
             }
         )
         if scores.unfinished:
@@ -374,6 +373,7 @@ class Trainer:
             "eval_return_mean": scores.mean,
             "eval_return_ci95": list(scores.ci95),
             "eval_episodes": scores.episodes,
+            **_by_worker(scores),
             "steps_to_target": totals.steps_to_target,
             "seconds_to_target": totals.seconds_to_target,
             "wall_seconds": totals.wall_seconds,
@@ -410,6 +410,17 @@ class Trainer:
             self._warn(f"no game was recorded: {error}")
             return
         self.progress.message(f"recorded a game of return {score:g} in {self.folder.path / GIF}")
+
+
+def _by_worker(scores: Scores) -> dict:
+    """What there is to say about workers whose environments differ."""
+    if scores.by_worker is None:
+        return {}
+    return {
+        "eval_return_by_worker": scores.by_worker,
+        "eval_return_worst_worker": scores.worst_worker_mean,
+        "worst_worker": scores.worst_worker,
+    }
 
 
 def _weights(state: TrainState) -> Weights:

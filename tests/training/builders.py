@@ -10,6 +10,7 @@ import jax
 from admm_jax import envs
 from admm_jax.parallel import Stream, WorkerMesh, stream_key
 from admm_jax.training.config import TrainConfig
+from admm_jax.training.evaluation import worker_environments
 from admm_jax.training.model import Model, make_model
 from admm_jax.training.program import initial_state, make_round
 from admm_jax.training.state import TrainState
@@ -61,9 +62,7 @@ class Built:
 
 def build(config: TrainConfig, devices: int = 1) -> Built:
     mesh = WorkerMesh(config.workers, devices)
-    environment = envs.make(
-        config.env, num_envs=config.workers * config.envs_per_worker, seed=config.seed, pools=devices
-    )
+    environment = worker_environments(config, config.envs_per_worker, Stream.TRAINING, pools=devices)
     model, params = make_model(config, environment.spec, stream_key(config.seed, Stream.INITIALISATION))
     state = initial_state(config, environment, model, params, mesh)
     return Built(config, mesh, environment, model, params, state, make_round(config, environment, model, mesh))
