@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import chex
 import jax
@@ -97,21 +97,21 @@ def ppo_loss(
     log_ratio = distributions.log_prob(logits, batch.action) - batch.log_prob
     ratio = jnp.exp(log_ratio)
     clipped = jnp.clip(ratio, 1 - clip, 1 + clip)
-    policy_loss = -_mean(jnp.minimum(ratio * batch.advantage, clipped * batch.advantage), batch.valid)
+    policy_loss = -masked_mean(jnp.minimum(ratio * batch.advantage, clipped * batch.advantage), batch.valid)
 
     error = jnp.square(value - batch.target)
     if clip_value:
         near_old_value = batch.value + jnp.clip(value - batch.value, -clip, clip)
         error = jnp.maximum(error, jnp.square(near_old_value - batch.target))
-    value_loss = 0.5 * _mean(error, batch.valid)
+    value_loss = 0.5 * masked_mean(error, batch.valid)
 
-    entropy = _mean(distributions.entropy(logits), batch.valid)
+    entropy = masked_mean(distributions.entropy(logits), batch.valid)
     metrics = LossMetrics(
         policy_loss=policy_loss,
         value_loss=value_loss,
         entropy=entropy,
-        approx_kl=_mean((ratio - 1) - log_ratio, batch.valid),
-        clip_fraction=_mean(jnp.abs(ratio - 1) > clip, batch.valid),
+        approx_kl=masked_mean((ratio - 1) - log_ratio, batch.valid),
+        clip_fraction=masked_mean(jnp.abs(ratio - 1) > clip, batch.valid),
     )
     return policy_loss + value_weight * value_loss - entropy_weight * entropy, _constant(metrics)
 
@@ -145,15 +145,15 @@ def a2c_loss(
     """
     logits, value, batch = _without_invalid(logits, value, batch)
     log_prob = distributions.log_prob(logits, batch.action)
-    policy_loss = -_mean(log_prob * batch.advantage, batch.valid)
-    value_loss = 0.5 * _mean(jnp.square(value - batch.target), batch.valid)
-    entropy = _mean(distributions.entropy(logits), batch.valid)
+    policy_loss = -masked_mean(log_prob * batch.advantage, batch.valid)
+    value_loss = 0.5 * masked_mean(jnp.square(value - batch.target), batch.valid)
+    entropy = masked_mean(distributions.entropy(logits), batch.valid)
     log_ratio = log_prob - batch.log_prob
     metrics = LossMetrics(
         policy_loss=policy_loss,
         value_loss=value_loss,
         entropy=entropy,
-        approx_kl=_mean(jnp.expm1(log_ratio) - log_ratio, batch.valid),
+        approx_kl=masked_mean(jnp.expm1(log_ratio) - log_ratio, batch.valid),
         clip_fraction=jnp.zeros_like(policy_loss),
     )
     return policy_loss + value_weight * value_loss - entropy_weight * entropy, _constant(metrics)
@@ -172,13 +172,15 @@ class PPOLoss:
     entropy_weight: float = 0.01
     clip_value: bool = False
 
+    sequences: ClassVar[bool] = False
+
     def __post_init__(self) -> None:
         self.validate()
 
     def validate(self) -> None:
         if not (math.isfinite(self.clip) and self.clip > 0):
             raise InvalidInput("clip", self.clip, "a finite number above 0")
-        _validate_weights(self.value_weight, self.entropy_weight)
+        validate_weights(self.value_weight, self.entropy_weight)
 
     def __call__(self, logits: chex.Array, value: chex.Array, batch: Minibatch) -> tuple[chex.Array, LossMetrics]:
         return ppo_loss(logits, value, batch, **dataclasses.asdict(self))
@@ -195,11 +197,13 @@ class A2CLoss:
     value_weight: float = 0.5
     entropy_weight: float = 0.01
 
+    sequences: ClassVar[bool] = False
+
     def __post_init__(self) -> None:
         self.validate()
 
     def validate(self) -> None:
-        _validate_weights(self.value_weight, self.entropy_weight)
+        validate_weights(self.value_weight, self.entropy_weight)
 
     def __call__(self, logits: chex.Array, value: chex.Array, batch: Minibatch) -> tuple[chex.Array, LossMetrics]:
         return a2c_loss(logits, value, batch, **dataclasses.asdict(self))
@@ -209,7 +213,8 @@ LOSSES: dict[str, type[PPOLoss | A2CLoss]] = {"ppo": PPOLoss, "a2c": A2CLoss}
 """Losses by name; each class holds just the settings that belong to it."""
 
 
-def _validate_weights(value_weight: float, entropy_weight: float) -> None:
+def validate_weights(value_weight: float, entropy_weight: float) -> None:
+    """Raises InvalidInput unless both are finite and at least 0."""
     for field, weight in (("value_weight", value_weight), ("entropy_weight", entropy_weight)):
         if not (math.isfinite(weight) and weight >= 0):
             raise InvalidInput(field, weight, "a finite number, 0 or above")
@@ -231,7 +236,8 @@ def _without_invalid(
     return logits, jnp.where(batch.valid, value, 0.0), batch._replace(**fields)
 
 
-def _mean(x: chex.Array, valid: chex.Array) -> chex.Array:
+def masked_mean(x: chex.Array, valid: chex.Array) -> chex.Array:
+    """Mean over the valid steps; 0 if there is none."""
     return jnp.sum(jnp.where(valid, x, 0.0)) / jnp.maximum(jnp.sum(valid), 1)
 
 

@@ -11,7 +11,7 @@ from admm_jax.parallel import MappingChoice, check_worker_count
 from admm_jax.training import heterogeneity, rules
 
 RuleName = Literal["admm", "fedavg", "fedprox", "easgd", "diloco", "gradient", "a3c"]
-LossName = Literal["ppo", "a2c"]
+LossName = Literal["ppo", "a2c", "vtrace"]
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,8 @@ class TrainConfig:
     averaging of every gradient (gradient: synchronous A2C/PPO), or shared parameters that everyone updates in turn
     (a3c)."""
     loss: LossName = "ppo"
-    """Policy-gradient loss of the local problem."""
+    """Policy-gradient loss of the local problem: a clipped ratio (ppo), the plain advantage actor-critic (a2c), or
+    one whose advantages are corrected for steps that others' parameters took (vtrace)."""
 
     workers: int = 4
     """Workers W; a multiple of the devices."""
@@ -47,7 +48,8 @@ class TrainConfig:
     local_epochs: int = 4
     """Passes over a rollout."""
     minibatches: int = 8
-    """Minibatches per pass; divides rollout x envs-per-worker."""
+    """Minibatches per pass; divides rollout x envs-per-worker (vtrace, which learns from whole rollouts:
+    envs-per-worker)."""
 
     lr: float = 5e-4
     """Learning rate of Adam."""
@@ -73,6 +75,10 @@ class TrainConfig:
     """ppo: how far the probability ratio may leave 1. [default: 0.1 on images, else 0.2]"""
     clip_value: bool | None = None
     """ppo: limit the value's step by clip as well. [default: False]"""
+    clip_rho: float | None = None
+    """vtrace: bound of the weight of a step's own correction. [default: 1]"""
+    clip_c: float | None = None
+    """vtrace: bound of the weight with which corrections are carried back. [default: 1]"""
     normalize_advantages: Literal["minibatch", "worker", "global", "none"] = "minibatch"
     """Over what advantages get mean 0 and deviation 1: each minibatch, each worker's rollout, or the rollouts of all
     workers (which exchanges three scalars)."""
@@ -151,9 +157,14 @@ class TrainConfig:
         for field in ("workers", "envs_per_worker", "rollout", "rollouts_per_round", "local_epochs", "minibatches"):
             at_least(field, getattr(self, field), 1)
         check_worker_count(self.workers, 1)
-        batch = self.rollout * self.envs_per_worker
+        batch, parts = self.rollout * self.envs_per_worker, "rollout x envs_per_worker"
+        if self.loss == "vtrace":
+            batch, parts = self.envs_per_worker, "envs_per_worker"
         if batch % self.minibatches:
-            raise InvalidInput("minibatches", self.minibatches, f"a divisor of rollout x envs_per_worker ({batch})")
+            raise InvalidInput("minibatches", self.minibatches, f"a divisor of {parts} ({batch})")
+        if self.loss == "vtrace" and self.normalize_advantages in ("worker", "global"):
+            allowed = "minibatch or none with loss vtrace, whose advantages are new at every step"
+            raise InvalidInput("normalize_advantages", self.normalize_advantages, allowed)
         finite("lr", self.lr, low=0)
         at_least("anneal_steps", self.anneal_steps, 0)
         at_least("anneal_from", self.anneal_from, 0)

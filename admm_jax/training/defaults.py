@@ -73,6 +73,9 @@ def default_config(env: str, loss: str | None = None, preset: str = "default", r
     if settings["loss"] == "a2c":
         # One pass: without a clipped ratio, later passes would be off-policy.
         settings |= {"local_epochs": 1}
+    if settings["loss"] == "vtrace":
+        # Minibatches of whole rollouts; corrections make a second pass worth while.
+        settings |= {"local_epochs": 2, "minibatches": 4}
     if rule == "a3c":
         settings |= _A3C
     if preset == "smoke":

@@ -27,6 +27,7 @@ from admm_jax.rl.advantages import generalized_advantages, masked_moments, norma
 from admm_jax.rl.losses import Minibatch
 from admm_jax.rl.observations import ObservationMoments, ShiftedSums
 from admm_jax.rl.rollout import EpisodeScores, Trajectory, rollout
+from admm_jax.rl.vtrace import Sequences
 from admm_jax.training.config import TrainConfig
 from admm_jax.training.local_solve import LocalProblem, StepMetrics, minibatch_indices, solve_locally
 from admm_jax.training.model import Model
@@ -88,13 +89,14 @@ class Round:
         self.mapping = resolve_mapping(
             config.worker_mapping, convolutional=config.network != "mlp", platform=jax.default_backend()
         )
+        loss = make_loss(config)
         self.problem = LocalProblem(
             model.network.apply,
-            make_loss(config),
+            loss,
             local_rule,
             config.max_grad_norm,
             config.adam_eps,
-            normalize_minibatch=config.normalize_advantages == "minibatch",
+            normalize_minibatch=config.normalize_advantages == "minibatch" and not loss.sequences,
         )
 
     def __call__(self, state: TrainState) -> tuple[TrainState, Metrics]:
@@ -149,7 +151,7 @@ class Round:
         scores: EpisodeScores,
         moments: ObservationMoments | None,
         keys: jax.Array,
-    ) -> tuple[tuple[Any, jax.Array, EpisodeScores], Minibatch, ShiftedSums | None]:
+    ) -> tuple[tuple[Any, jax.Array, EpisodeScores], Minibatch | Sequences, ShiftedSums | None]:
         """One rollout with everyone's own parameters, its advantages, and what it adds to the moments."""
         config = self.config
         network = with_fixed_parameters(self.model.network.apply, theta, self.mapping)
@@ -168,7 +170,7 @@ class Round:
             clip_rewards=config.clip_rewards,
         )
         _, last_value = act(observation)
-        data = self.learning_data(trajectory, last_value)
+        data = self.learning_data(trajectory, observation, last_value)
         seen = None
         if moments is not None:
             seen = map_workers(lambda rows, valid: observations.shifted_sums(rows, valid, moments), self.mapping)(
@@ -193,7 +195,6 @@ class Round:
         strength: jax.Array,
     ) -> tuple[Any, Adam, StepMetrics]:
         """The local epochs on one rollout."""
-        config = self.config
         return solve_locally(
             self.problem,
             theta,
@@ -201,15 +202,29 @@ class Round:
             workers,
             shared,
             data,
-            minibatch_indices(keys, config.local_epochs, config.minibatches, data.action.shape[1]),
+            self.minibatches(keys, data),
             lr=lr,
             strength=strength,
             mapping=self.mapping,
             reduction=self.reduction,
         )
 
-    def learning_data(self, trajectory: Trajectory, last_value: jax.Array) -> Minibatch:
-        """Advantages, and one flat batch per worker: leaves [T, W, E, ...] -> [W, T E, ...]."""
+    def minibatches(self, keys: jax.Array, data: Minibatch | Sequences) -> jax.Array:
+        """Which steps each optimiser step learns from, int32 [W, steps, minibatch]."""
+        config, batch = self.config, data.action.shape[1]
+        if not self.problem.loss.sequences:
+            return minibatch_indices(keys, config.local_epochs, config.minibatches, batch)
+        environments = minibatch_indices(keys, config.local_epochs, config.minibatches, config.envs_per_worker)
+        first = jnp.arange(0, batch, config.envs_per_worker)
+        whole = first[:, None] + environments[..., None, :]
+        return whole.reshape(*environments.shape[:-1], -1)
+
+    def learning_data(
+        self, trajectory: Trajectory, last_observation: jax.Array, last_value: jax.Array
+    ) -> Minibatch | Sequences:
+        """What the loss learns from, one flat batch per worker and time first: leaves [T, W, E, ...] -> [W, B, ...]."""
+        if self.problem.loss.sequences:
+            return self.sequences(trajectory, last_observation)
         config = self.config
         values = jnp.concatenate([trajectory.value, last_value[None]])
         advantage, target = generalized_advantages(
@@ -221,21 +236,24 @@ class Round:
             config.gamma,
             config.gae_lambda,
         )
-
-        def flat(leaf: jax.Array) -> jax.Array:
-            leaf = jnp.moveaxis(leaf, 1, 0)
-            return leaf.reshape(leaf.shape[0], -1, *leaf.shape[3:])
-
         data = Minibatch(
-            observation=flat(trajectory.observation),
-            action=flat(trajectory.action),
-            log_prob=flat(trajectory.log_prob),
-            value=flat(trajectory.value),
-            advantage=flat(advantage),
-            target=flat(target),
-            valid=flat(trajectory.valid),
+            observation=_flat(trajectory.observation),
+            action=_flat(trajectory.action),
+            log_prob=_flat(trajectory.log_prob),
+            value=_flat(trajectory.value),
+            advantage=_flat(advantage),
+            target=_flat(target),
+            valid=_flat(trajectory.valid),
         )
         return data._replace(advantage=self.normalized(data.advantage, data.valid))
+
+    def sequences(self, trajectory: Trajectory, last_observation: jax.Array) -> Sequences:
+        """Rollouts and what is observed after them, B = (T + 1) E."""
+        last = jax.tree.map(lambda leaf: jnp.zeros_like(leaf[:1]), trajectory)._replace(
+            observation=last_observation[None]
+        )
+        rows = jax.tree.map(lambda first, second: _flat(jnp.concatenate([first, second])), trajectory, last)
+        return Sequences(**{name: getattr(rows, name) for name in Sequences._fields})
 
     def normalized(self, advantage: jax.Array, valid: jax.Array) -> jax.Array:
         """Advantages [W, B] as the config wants them, except per minibatch, which comes later."""
@@ -287,12 +305,18 @@ class Round:
         }
 
 
-def valid_steps(data: Minibatch) -> jax.Array:
+def _flat(leaf: jax.Array) -> jax.Array:
+    """[T, W, E, ...] -> [W, T E, ...]."""
+    leaf = jnp.moveaxis(leaf, 1, 0)
+    return leaf.reshape(leaf.shape[0], -1, *leaf.shape[3:])
+
+
+def valid_steps(data: Minibatch | Sequences) -> jax.Array:
     """Transitions of each worker, int32 [W]."""
     return data.valid.sum(axis=1, dtype=jnp.int32)
 
 
-def sample_of(data: Minibatch) -> jax.Array:
+def sample_of(data: Minibatch | Sequences) -> jax.Array:
     """Up to `KL_OBSERVATIONS` observations of each worker, evenly spread over its batch."""
     stride = max(1, data.action.shape[1] // KL_OBSERVATIONS)
     return data.observation[:, ::stride][:, :KL_OBSERVATIONS]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from admm_jax.consensus import A3C, ADMM, EASGD, DiLoCo, FedAvg, FedProx, GradientAveraging, Rule
 from admm_jax.errors import InvalidInput, at_least, finite, one_of
 from admm_jax.rl.losses import A2CLoss, Loss, PPOLoss
+from admm_jax.rl.vtrace import VTraceLoss
 from admm_jax.training.heterogeneity import DEFAULT_SPREAD
 from admm_jax.training.optimizer import Schedule, SharedOptimizer
 
@@ -33,7 +34,7 @@ RULE_SETTINGS = (
     "history",
     "max_staleness",
 )
-LOSSES = ("ppo", "a2c")
+LOSSES = ("ppo", "a2c", "vtrace")
 RULE_KINDS: dict[str, tuple[type, tuple[str, ...]]] = {
     "admm": (ADMM, ("inner", "restart", "over_relaxation", "dual_leak", "order")),
     "fedavg": (FedAvg, ()),
@@ -44,7 +45,7 @@ RULE_KINDS: dict[str, tuple[type, tuple[str, ...]]] = {
 }
 """What the rules that meet once per round are made of, and with which settings."""
 RULES = (*RULE_KINDS, "a3c")
-LOSS_SETTINGS = ("clip", "clip_value")
+LOSS_SETTINGS = ("clip", "clip_value", "clip_rho", "clip_c")
 NETWORK_SETTINGS = ("channels", "hidden")
 OPTIONAL_SETTINGS = (*RULE_SETTINGS, *LOSS_SETTINGS, *NETWORK_SETTINGS, "spread")
 
@@ -82,6 +83,8 @@ def belonging(config: TrainConfig) -> dict[str, Any]:
         settings |= {"spread": DEFAULT_SPREAD}
     if config.loss == "ppo":
         settings |= {"clip": 0.2 if config.network == "mlp" else 0.1, "clip_value": False}
+    if config.loss == "vtrace":
+        settings |= {"clip_rho": 1.0, "clip_c": 1.0}
     return settings | LAYERS[config.network]
 
 
@@ -178,6 +181,15 @@ def make_loss(config: TrainConfig) -> Loss:
     if config.loss == "a2c":
         return A2CLoss(**weights)
     settings = _settings(config)
+    if config.loss == "vtrace":
+        return VTraceLoss(
+            length=config.rollout + 1,
+            gamma=config.gamma,
+            clip_rho=settings["clip_rho"],
+            clip_c=settings["clip_c"],
+            normalize=config.normalize_advantages == "minibatch",
+            **weights,
+        )
     return PPOLoss(clip=settings["clip"], clip_value=settings["clip_value"], **weights)
 
 

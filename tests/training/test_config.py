@@ -40,6 +40,11 @@ BAD = [
     ({"loss": "a2c", "clip_value": True}, "clip_value"),
     ({"loss": "dqn"}, "loss"),
     ({"clip": 0.0}, "clip"),
+    ({"clip_rho": 1.0}, "clip_rho"),
+    ({"loss": "vtrace", "minibatches": 2, "clip_c": 0.0}, "clip_c"),
+    ({"loss": "vtrace", "minibatches": 3}, "minibatches"),
+    ({"loss": "vtrace", "minibatches": 2, "normalize_advantages": "global"}, "normalize_advantages"),
+    ({"loss": "vtrace", "minibatches": 2, "clip": 0.2}, "clip"),
     ({"over_relaxation": 2.0}, "over_relaxation"),
     ({"dual_leak": 1.5}, "dual_leak"),
     ({"workers": 0}, "workers"),
@@ -144,7 +149,7 @@ ENVIRONMENTS = "Pong-v5 Breakout-v5 gymnax:CartPole-v1 gymnax:Breakout-MinAtar j
 
 
 @pytest.mark.parametrize("env", ENVIRONMENTS)
-@pytest.mark.parametrize("loss", ["ppo", "a2c"])
+@pytest.mark.parametrize("loss", ["ppo", "a2c", "vtrace"])
 @pytest.mark.parametrize("preset", ["default", "smoke"])
 def test_defaults_exist_for_every_family(env, loss, preset):
     config = default_config(env, loss, preset)

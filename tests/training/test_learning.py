@@ -14,7 +14,7 @@ register_probes()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("loss", ["ppo", "a2c"])
+@pytest.mark.parametrize("loss", ["ppo", "a2c", "vtrace"])
 @pytest.mark.parametrize("name", list(PROBES))
 def test_known_values_and_best_actions(name, loss):
     config = cartpole(
@@ -23,7 +23,7 @@ def test_known_values_and_best_actions(name, loss):
         workers=2,
         envs_per_worker=8,
         rollout=16,
-        local_epochs=2 if loss == "ppo" else 1,
+        local_epochs=1 if loss == "a2c" else 2,
         minibatches=4,
         lr=5e-3,
         gamma=GAMMA,
@@ -33,7 +33,7 @@ def test_known_values_and_best_actions(name, loss):
         seed=3,
     )
     run = build(config)
-    run.rounds(150 if loss == "ppo" else 300)
+    run.rounds(300 if loss == "a2c" else 150)
     for observation, value, action in PROBES[name].known(GAMMA):
         logits, learned = run.model.apply(run.z, jnp.asarray(observation, jnp.float32)[None])
         assert float(learned[0]) == pytest.approx(value, abs=0.1 * max(1, abs(value))), observation
