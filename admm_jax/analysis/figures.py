@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import matplotlib
+import numpy as np
+
+from admm_jax.analysis.statistics import Estimate, performance_profile
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
@@ -101,3 +104,71 @@ def _baselines(axes: Axes, baselines: Mapping[str, float]) -> None:
     for style, (name, score) in zip((":", "--", "-."), baselines.items(), strict=False):
         axes.axhline(score, color="grey", linestyle=style, linewidth=1, label=f"{name} ({score:g})")
     axes.grid(alpha=0.3)
+
+
+class Series(NamedTuple):
+    """A curve with an interval.
+
+    Attributes:
+        label: for the legend.
+        rule: decides the colour.
+        points: positions on the x axis.
+        estimates: one per point.
+    """
+
+    label: str
+    rule: str
+    points: Sequence[float]
+    estimates: Sequence[Estimate]
+
+
+# Okabe & Ito's palette, which colour-blind readers can tell apart; a rule has the same colour in every picture.
+RULE_COLOURS = {
+    "admm": "#0072B2",
+    "fedavg": "#E69F00",
+    "fedprox": "#009E73",
+    "easgd": "#CC79A7",
+    "diloco": "#56B4E9",
+    "gradient": "#D55E00",
+    "a3c": "#000000",
+}
+LINES = ("-", "--", ":", "-.")
+
+
+def curves(series: Sequence[Series], xlabel: str, ylabel: str, title: str, path: Path, log: bool = False) -> None:
+    """Statistics with their intervals over some quantity; algorithms of one rule differ in their lines."""
+    figure, axes = plt.subplots(figsize=(8, 5), layout="constrained")
+    seen: dict[str, int] = {}
+    for one in series:
+        style = LINES[seen.setdefault(one.rule, 0) % len(LINES)]
+        seen[one.rule] += 1
+        colour = RULE_COLOURS.get(one.rule, "grey")
+        axes.plot(one.points, [e.value for e in one.estimates], style, marker="o", ms=3, color=colour, label=one.label)
+        lows, highs = [e.low for e in one.estimates], [e.high for e in one.estimates]
+        axes.fill_between(one.points, lows, highs, color=colour, alpha=0.12, linewidth=0)
+    if log:
+        axes.set_xscale("log")
+    axes.set(xlabel=xlabel, ylabel=ylabel, title=title)
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=7)
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def profile(scores: Mapping[str, Sequence[float]], title: str, path: Path) -> None:
+    """Share of runs above each score; labels begin with the rule."""
+    figure, axes = plt.subplots(figsize=(8, 5), layout="constrained")
+    every = [score for values in scores.values() for score in values]
+    thresholds = np.linspace(min(every) - 1, max(every) + 1, 200)
+    seen: dict[str, int] = {}
+    for label, values in scores.items():
+        rule = label.split(",")[0]
+        style = LINES[seen.setdefault(rule, 0) % len(LINES)]
+        seen[rule] += 1
+        shares = performance_profile(values, thresholds)
+        axes.plot(thresholds, shares, style, color=RULE_COLOURS.get(rule, "grey"), label=label)
+    axes.set(xlabel="score of z", ylabel="share of runs above", title=title, ylim=(-0.02, 1.02))
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=7)
+    figure.savefig(path, dpi=110)
+    plt.close(figure)

@@ -17,11 +17,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec
 
+from admm_jax.analysis.ledger import Ledger
 from admm_jax.errors import InvalidInput
 from admm_jax.parallel import Stream, WorkerMesh, stream_key
 from admm_jax.training import rules
 from admm_jax.training.config import TrainConfig
 from admm_jax.training.evaluation import Evaluator, Scores, worker_environments
+from admm_jax.training.ledger import make_ledger
 from admm_jax.training.model import make_model
 from admm_jax.training.policy import Weights
 from admm_jax.training.program import initial_state, make_round_on_device
@@ -77,9 +79,25 @@ class SeedRun(NamedTuple):
     metrics: dict[str, np.ndarray]
 
 
+class Trained(NamedTuple):
+    """What came of all seeds.
+
+    Attributes:
+        runs: one per seed, in the order asked for.
+        ledger: what the workers of each told each other.
+        seconds_per_round: of one seed (median over rounds).
+        compile_seconds: once for all of them.
+    """
+
+    runs: list[SeedRun]
+    ledger: Ledger
+    seconds_per_round: float
+    compile_seconds: float
+
+
 def train_seeds(
     config: TrainConfig, seeds: Sequence[int], plan: Plan, say: Callable[[str], None] = lambda text: None
-) -> list[SeedRun]:
+) -> Trained:
     """Train one run with several seeds.
 
     Args:
@@ -110,13 +128,17 @@ def train_seeds(
     step = _all_seeds(make_round_on_device(config, environment, model, mesh), mesh)
     started = time.monotonic()
     compiled = step.lower(state).compile()
-    say(f"compiled in {time.monotonic() - started:.1f} s")
+    compile_seconds = time.monotonic() - started
+    say(f"compiled in {compile_seconds:.1f} s")
+    seconds: list[float] = []
     rows: list[dict[str, np.ndarray]] = []
     evaluations: dict[int, list[Evaluated]] = {seed: [] for seed in seeds}
     look_at = plan.evaluation_rounds(config)
     for number in range(1, plan.rounds(config) + 1):
+        started = time.monotonic()
         state, metrics = compiled(state)
         rows.append(jax.device_get(metrics))
+        seconds.append(time.monotonic() - started)
         if number not in look_at:
             continue
         episodes = plan.final_episodes if number == look_at[-1] else plan.eval_episodes
@@ -127,10 +149,12 @@ def train_seeds(
         mean = np.mean([evaluations[seed][-1].scores.mean for seed in seeds])
         say(f"round {number}: z scores {mean:.2f} (mean of {len(seeds)} seeds)")
     together = {name: np.stack([row[name] for row in rows], axis=1) for name in rows[0]}
-    return [
+    runs = [
         SeedRun(seed, evaluations[seed], {name: values[index] for name, values in together.items()})
         for index, seed in enumerate(seeds)
     ]
+    ledger = make_ledger(config, model.size, environment.spec)
+    return Trained(runs, ledger, float(np.median(seconds)) / len(seeds), compile_seconds)
 
 
 def _all_seeds(one_round: Callable[[TrainState], Any], mesh: WorkerMesh) -> Any:

@@ -25,7 +25,10 @@ def test_when_to_look():
 def test_seeds_together_learn_what_each_learns_alone(rule):
     changes = {"rule": "a3c", "loss": "a2c", "local_epochs": 1, "minibatches": 1} if rule == "a3c" else {}
     config = cartpole(**changes)
-    runs = train_seeds(config, (11, 4), PLAN)
+    trained = train_seeds(config, (11, 4), PLAN)
+    runs = trained.runs
+    assert trained.ledger.parameters == build(config).model.size
+    assert trained.seconds_per_round > 0
     assert [run.seed for run in runs] == [11, 4]
     for run in runs:
         alone = build(cartpole(seed=run.seed, **changes))
