@@ -126,9 +126,6 @@ class Trainer:
             self._check_resumable()
         elif options.run_dir is not None:
             check_vacant(options.run_dir)
-        if config.anneal_steps and not config.lr_end and options.total_steps > config.anneal_steps:
-            allowed = f"at most anneal_steps ({config.anneal_steps}): from there on lr_end is 0 and nothing is learned"
-            raise InvalidInput("total_steps", options.total_steps, allowed)
         devices = _choose_devices(config.workers, options.devices)
         self.mesh = WorkerMesh(config.workers, devices)
         self.environment = worker_environments(config, config.envs_per_worker, Stream.TRAINING, pools=devices)
@@ -151,6 +148,8 @@ class Trainer:
             )
             state = self._first_state()
             self.progress.message(self._introduction())
+            if 0 < self.config.anneal_steps < self.options.total_steps and self.config.lr_end == 0:
+                self._warn(f"the learning rate is 0 from {self.config.anneal_steps:,} steps on, and nothing is learned")
             compiled = self._compile(state)
             state = self._rounds(state, compiled)
             return self._finish(state)

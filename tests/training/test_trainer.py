@@ -172,11 +172,12 @@ def test_a_worker_that_keeps_failing_loses_its_dual(tmp_path, monkeypatch):
     assert sum("dual forgotten" in row["text"] for row in warnings) == 1
 
 
-def test_training_on_at_a_rate_of_zero_is_refused(tmp_path):
-    with pytest.raises(InvalidInput, match=r"total_steps = 301 is not allowed.*at most anneal_steps \(300\)"):
-        Trainer(cartpole(anneal_steps=300), RunOptions(total_steps=301, run_dir=tmp_path / "a"))
-    assert not (tmp_path / "a").exists()
-    Trainer(cartpole(anneal_steps=300, lr_end=1e-4), RunOptions(total_steps=301, run_dir=tmp_path / "a"))
+@pytest.mark.slow
+def test_training_on_at_a_rate_of_zero_is_recorded(tmp_path):
+    run(tmp_path / "a", 2 * ROUND, cartpole(anneal_steps=ROUND))
+    (event,) = read_rows(tmp_path / "a" / "events.jsonl")
+    assert f"the learning rate is 0 from {ROUND} steps on" in event["text"]
+    assert [row["lr"] for row in read_rows(tmp_path / "a" / "metrics.jsonl")][-1] == 0
 
 
 def test_recent_games_are_about_the_last_forty():
