@@ -59,7 +59,18 @@ def _section(suite: str, rows: list[dict], folder: Path) -> str:
     env = rows[0]["env"]
     lines = [f"## {suite}: {env}, {rows[0]['workers']} workers\n"]
     links = list(LINKS)
-    head = ["rule", "loss", "variant", "seeds", "score (IQM)", "worst (IQM)", "minus ADMM", "MB up", "bytes / ADMM's"]
+    head = [
+        "rule",
+        "loss",
+        "variant",
+        "seeds",
+        "score (IQM)",
+        "minus ADMM",
+        "worst (IQM)",
+        "minus ADMM",
+        "MB up",
+        "bytes / ADMM's",
+    ]
     head += [*(f"s at {link} (waits)" for link in links), "steps to target"]
     lines += ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for group, members in groups.items():
@@ -84,14 +95,8 @@ def _section(suite: str, rows: list[dict], folder: Path) -> str:
 def _cells(group: GroupKey, members: list[dict], groups: dict[GroupKey, list[dict]], links: Sequence[str]) -> list[str]:
     reference = _reference(group, groups)
     megabytes = members[0]["bytes_sent_per_worker"] / 1e6
-    difference, ratio = "", ""
+    ratio = ""
     if reference is not None:
-        theirs = {row["seed"]: row["eval_return_mean"] for row in groups[reference]}
-        mine = {row["seed"]: row["eval_return_mean"] for row in members}
-        common = [seed for seed in mine if seed in theirs]
-        if common and group != reference:
-            ours, others = [mine[seed] for seed in common], [theirs[seed] for seed in common]
-            difference = _estimate(bootstrap_difference(ours, others, paired=False), sign=True)
         # Per environment step, so that rounds of different lengths compare.
         per_step = [row["bytes_sent_per_worker"] / row["env_steps"] for row in (members[0], groups[reference][0])]
         ratio = f"{per_step[0] / per_step[1]:.3g}"
@@ -102,13 +107,27 @@ def _cells(group: GroupKey, members: list[dict], groups: dict[GroupKey, list[dic
         *group,
         str(len(members)),
         _estimate(bootstrap([row["eval_return_mean"] for row in members])),
+        _difference("eval_return_mean", group, reference, groups),
         _estimate(bootstrap([row["eval_return_worst_worker"] for row in members])) if differ else "",
-        difference,
+        _difference("eval_return_worst_worker", group, reference, groups) if differ else "",
         f"{megabytes:.3g}",
         ratio,
         *(f"{members[0]['simulated_seconds'][link]:.3g} ({members[0]['waiting_share'][link]:.0%})" for link in links),
         f"{median:,.0f}" if median < float("inf") else "never",
     ]
+
+
+def _difference(name: str, group: GroupKey, reference: GroupKey | None, groups: dict[GroupKey, list[dict]]) -> str:
+    """Of an algorithm's scores to those of the reference, over the seeds that both have; unpaired, since sharing a seed
+    does not make two algorithms' runs alike."""
+    if reference is None or group == reference:
+        return ""
+    mine, theirs = ({row["seed"]: row[name] for row in groups[which]} for which in (group, reference))
+    common = [seed for seed in mine if seed in theirs]
+    if not common:
+        return ""
+    ours, others = [mine[seed] for seed in common], [theirs[seed] for seed in common]
+    return _estimate(bootstrap_difference(ours, others, paired=False), sign=True)
 
 
 def _reference(group: GroupKey, groups: dict[GroupKey, list[dict]]) -> GroupKey | None:

@@ -1,0 +1,118 @@
+"""How long workers wait for the network, by model: A3C that pushes every few steps, ADMM that exchanges once a round.
+
+python experiments/link_table.py
+python experiments/link_table.py --workers 64 --parameters 9155 --step-seconds 1e-4 --json
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from admm_jax import cli
+from admm_jax.analysis.ledger import TOPOLOGIES, mean_of
+from admm_jax.analysis.links import LINKS, Link, meeting_rounds, pushing
+from admm_jax.errors import at_least, finite
+
+PUSHES = 200
+"""Of each worker, after which the simulated server is in its stride."""
+
+
+@dataclass(frozen=True)
+class Flags:
+    """Waiting shares by link, worker count and rollout length."""
+
+    workers: tuple[int, ...] = (4, 16, 64)
+    """Numbers of workers."""
+    parameters: int = 500_583
+    """Numbers per message, d. [the default network on Pong]"""
+    step_seconds: float = 3.2e-4
+    """Seconds that one worker computes per environment step, acting and learning. [Pong on two CPU cores: 0.65 s for
+    2,048 steps of four workers]"""
+    t_max: tuple[int, ...] = (5, 20)
+    """Steps between two pushes of an A3C worker."""
+    fetch_every: int = 5
+    """Pushes between two fetches."""
+    round_steps: int = 512
+    """Steps of one ADMM worker between two exchanges."""
+    json: bool = False
+    """Print one JSON object instead of tables."""
+
+    def __post_init__(self) -> None:
+        for name in ("workers", "t_max"):
+            for value in getattr(self, name):
+                at_least(name, value, 1)
+        for name in ("parameters", "fetch_every", "round_steps"):
+            at_least(name, getattr(self, name), 1)
+        finite("step_seconds", self.step_seconds, above=0)
+
+
+def a3c_share(flags: Flags, workers: int, t_max: int, link: Link) -> float:
+    """Waiting share of A3C's workers."""
+    compute = [t_max * flags.step_seconds] * workers
+    return pushing(flags.parameters, compute, PUSHES, flags.fetch_every, link).waiting_share
+
+
+def admm_share(flags: Flags, workers: int, link: Link, topology: str) -> float:
+    """Waiting share of ADMM's workers, who exchange parameters and second moments."""
+    compute = [flags.round_steps * flags.step_seconds] * workers
+    return meeting_rounds([2 * flags.parameters], compute, 1, link, topology).waiting_share
+
+
+def bandwidth_for(flags: Flags, workers: int, t_max: int, share: float = 0.9, latency: float = 1e-5) -> float:
+    """Bits per second below which A3C waits at least ``share`` of its time; by bisection."""
+    low, high = 3.0, 15.0  # powers of ten
+    for _ in range(40):
+        middle = (low + high) / 2
+        waits = a3c_share(flags, workers, t_max, Link(latency, 10**middle)) >= share
+        low, high = (middle, high) if waits else (low, middle)
+    return 10**low
+
+
+def table(flags: Flags) -> dict[str, object]:
+    waiting = []
+    for workers in flags.workers:
+        for name, link in LINKS.items():
+            row: dict[str, object] = {"workers": workers, "link": name}
+            row |= {f"a3c_t_max_{t}": a3c_share(flags, workers, t, link) for t in flags.t_max}
+            row |= {f"admm_{topology}": admm_share(flags, workers, link, topology) for topology in ("server", "ring")}
+            waiting.append(row)
+    thresholds = [
+        {"workers": workers, "t_max": t, "gigabits_per_second": bandwidth_for(flags, workers, t) / 1e9}
+        for workers in flags.workers
+        for t in flags.t_max
+    ]
+    traffic = [
+        {"workers": workers}
+        | {f"{t}_megabytes": mean_of(2 * flags.parameters, workers, t).total / 1e6 for t in TOPOLOGIES}
+        for workers in flags.workers
+    ]
+    return {"waiting_share": waiting, "a3c_waits_90_percent_below": thresholds, "admm_traffic_per_round": traffic}
+
+
+def main(arguments: Sequence[str]) -> None:
+    flags = cli.parse(Flags, arguments)
+    result = table(flags)
+    if flags.json:
+        print(json.dumps(result))
+        return
+    for title, rows in result.items():
+        print(f"\n{title.replace('_', ' ')}\n")
+        print("| " + " | ".join(name.replace("_", " ") for name in rows[0]) + " |")
+        print("|" + "---|" * len(rows[0]))
+        for row in rows:
+            print("| " + " | ".join(_shown(name, value) for name, value in row.items()) + " |")
+
+
+def _shown(name: str, value: object) -> str:
+    if not isinstance(value, float):
+        return str(value)
+    if "share" in name or "a3c" in name or "admm" in name:
+        return f"{value:.1%}"
+    return f"{value:.3g}" if math.isfinite(value) else "never"
+
+
+if __name__ == "__main__":
+    cli.run(main)
