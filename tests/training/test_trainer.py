@@ -62,15 +62,18 @@ def test_records_of_a_run(tmp_path):
 
 
 @pytest.mark.slow
-def test_ten_rounds_equal_five_and_five(tmp_path, monkeypatch):
+@pytest.mark.parametrize("rule", ["admm", "a3c"])
+def test_ten_rounds_equal_five_and_five(tmp_path, monkeypatch, rule):
+    changes = {"admm": {}, "a3c": {"rule": "a3c", "loss": "a2c", "local_epochs": 1, "minibatches": 1}}[rule]
+    config = cartpole(**changes)
     steps = 9 * ROUND  # ten rounds: resets are no steps, and short games make some
-    whole = run(tmp_path / "whole", steps)
+    whole = run(tmp_path / "whole", steps, config)
     with monkeypatch.context() as patch:
         stop_after(patch, 5, interrupt)
         with pytest.raises(Interrupted) as caught:
-            run(tmp_path / "parts", steps)
+            run(tmp_path / "parts", steps, config)
     assert caught.value.code == 130
-    parts = train(cartpole(), RunOptions(resume=tmp_path / "parts", total_steps=steps, **QUIET))
+    parts = train(config, RunOptions(resume=tmp_path / "parts", total_steps=steps, **QUIET))
     assert parts["rounds"] == whole["rounds"] == 10
     for name in ("state_sha256", "z_sha256", "env_steps", "bytes_sent_per_worker", "eval_return_mean"):
         assert parts[name] == whole[name], name
