@@ -36,16 +36,17 @@ def parse_run(arguments: Sequence[str], description: str) -> tuple[TrainConfig, 
         SystemExit: unknown flag (2), help (0).
     """
     first = _first_look(arguments)
-    if first.devices is not None and first.devices.isdecimal():
-        split_host(int(first.devices))  # before anything starts JAX, as importing gymnax does
-    if first.resume is None:
+    stored = None if first.resume is None else read_config(Path(first.resume))
+    devices = first.devices if stored is None or first.devices is not None else stored["run"].get("devices")
+    if devices is not None and str(devices).isdecimal():
+        split_host(int(devices))  # before anything starts JAX, as importing gymnax does
+    if stored is None:
         given_env = first.env or TrainConfig.env
         start = default_config(given_env, first.loss, first.preset, first.rule or TrainConfig.rule)
         options = default_options(given_env, first.preset)
     else:
         if first.preset != "default":
             raise InvalidInput("preset", first.preset, "left out with resume, which keeps the settings of the run")
-        stored = read_config(Path(first.resume))
         start = TrainConfig.from_json(stored["train"])
         options = replace(RunOptions(**_known(stored["run"])), resume=None, run_dir=None)
 
