@@ -25,12 +25,14 @@ AXES = {
 
 def write_report(results: Results) -> Path:
     """Write report.md and its pictures into the folder of the results; returns the page."""
-    suites: dict[str, list[dict]] = defaultdict(list)
+    sections: dict[tuple[str, ...], list[dict]] = defaultdict(list)
     for row in results.rows:
-        suites[row["suite"]].append(row)
+        differ = row["config"]["heterogeneity"]
+        task = row["suite"], row["env"].removeprefix("gymnax:"), *((differ,) if differ != "none" else ())
+        sections[task].append(row)
     parts = ["# Comparison\n", _preface()]
-    for suite, rows in suites.items():
-        parts.append(_section(suite, rows, results.folder))
+    for task, rows in sections.items():
+        parts.append(_section(" ".join(task), rows, results.folder))
     page = results.folder / "report.md"
     page.write_text("\n".join(parts))
     return page
@@ -57,7 +59,7 @@ def grouped(rows: Sequence[dict]) -> dict[GroupKey, list[dict]]:
 def _section(suite: str, rows: list[dict], folder: Path) -> str:
     groups = grouped(rows)
     env = rows[0]["env"]
-    lines = [f"## {suite}: {env}, {rows[0]['workers']} workers\n"]
+    lines = [f"## {suite}, {rows[0]['workers']} workers\n"]
     links = list(LINKS)
     head = [
         "rule",
@@ -80,12 +82,12 @@ def _section(suite: str, rows: list[dict], folder: Path) -> str:
     lines.append("")
     lines += _inconsistency(groups)
     for axis in AXES:
-        name = f"{suite}-{axis.replace('_', '-')}.png"
+        name = f"{suite.replace(' ', '-')}-{axis.replace('_', '-')}.png"
         curves(
             _series(groups, axis), AXES[axis], "score of z (IQM, 95 % CI)", suite, folder / name, axis != "env_steps"
         )
         lines.append(f"![{suite}: score against {axis}]({name})")
-    name = f"{suite}-profile.png"
+    name = f"{suite.replace(' ', '-')}-profile.png"
     scores = {_label(group): [row["eval_return_mean"] for row in members] for group, members in groups.items()}
     profile(scores, suite, folder / name)
     lines.append(f"![{suite}: performance profile]({name})\n")
@@ -131,11 +133,13 @@ def _difference(name: str, group: GroupKey, reference: GroupKey | None, groups: 
 
 
 def _reference(group: GroupKey, groups: dict[GroupKey, list[dict]]) -> GroupKey | None:
-    """ADMM in the same variant if there is one, else in the default."""
-    for candidate in ((REFERENCE, "ppo", group[2]), (REFERENCE, "ppo", "default")):
-        if candidate in groups:
+    """ADMM in the same variant, or without its last change, or in the default; ADMM itself if there is no other."""
+    variant = group[2]
+    for name in (variant, variant.rpartition(", ")[0], "default"):
+        candidate = (REFERENCE, "ppo", name)
+        if candidate in groups and candidate != group:
             return candidate
-    return None
+    return group if group[0] == REFERENCE else None
 
 
 def _inconsistency(groups: dict[GroupKey, list[dict]]) -> list[str]:

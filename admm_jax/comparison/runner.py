@@ -105,7 +105,8 @@ def _row(
 ) -> dict[str, Any]:
     final = run.evaluations[-1]
     rounds, metrics = final.round, run.metrics
-    reached = [e.env_steps for e in run.evaluations if e.scores.mean >= suite.target]
+    target = suite.target if cell.target is None else cell.target
+    reached = [e.env_steps for e in run.evaluations if e.scores.mean >= target]
     timings = {link: simulated(ledger, rounds, seconds / config.workers, link) for link in LINKS}
     traffic = ledger.traffic(rounds)
     return {

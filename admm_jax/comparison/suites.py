@@ -19,13 +19,15 @@ class Cell(NamedTuple):
     Attributes:
         rule, loss: by name.
         variant: "default", or what is different.
-        changes: settings on top of the suite's.
+        changes: settings on top of the suite's; the environment may be one of them.
+        target: mean score that counts as solved, if it is not the suite's.
     """
 
     rule: str
     loss: str
     variant: str = "default"
     changes: tuple[tuple[str, Any], ...] = ()
+    target: float | None = None
 
     @property
     def label(self) -> str:
@@ -62,7 +64,8 @@ class Suite:
         Raises:
             InvalidInput: settings that do not fit each other.
         """
-        start = default_config(self.env, cell.loss, rule=cell.rule)
+        env = dict(cell.changes).get("env", self.env)
+        start = default_config(env, cell.loss, rule=cell.rule)
         changes = dict(self.settings)
         if cell.rule != "a3c":
             changes |= self.meeting
@@ -96,27 +99,36 @@ def _every_rule(losses: Sequence[str] = ("ppo",)) -> tuple[Cell, ...]:
     return tuple(Cell(rule, loss) for rule in RULES for loss in (("a2c",) if rule == "a3c" else losses))
 
 
-def _local_steps(rollouts: int) -> tuple[tuple[str, Any], ...]:
-    return (("rollouts_per_round", rollouts),)
-
-
 AVERAGING = ("admm", "fedavg", "fedprox", "easgd", "diloco")
-"""Rules that exchange once per round."""
+"""Rules that exchange once per round. fedprox is ADMM whose dual is held at 0, all else equal: the ablation."""
+CARTPOLE, ACROBOT = "gymnax:CartPole-v1", "gymnax:Acrobot-v1"
 
 
-def _by_local_steps() -> tuple[Cell, ...]:
-    """16 local steps after each rollout; 1, 6 or 15 rollouts between exchanges.
+def _local_steps(rule: str, rollouts: int, note: str = "", target: float | None = None, **changes: Any) -> Cell:
+    """16 local steps after each rollout, so many rollouts between exchanges."""
+    settings = (("rollouts_per_round", rollouts), *changes.items())
+    return Cell(rule, "ppo", f"{16 * rollouts} local steps{note}", settings, target)
 
-    fedprox is ADMM whose dual is held at 0, all else equal: the ablation.
-    """
-    return tuple(
-        Cell(rule, "ppo", f"{16 * rollouts} local steps", _local_steps(rollouts))
+
+def _workers_that_differ() -> tuple[Cell, ...]:
+    """CartPole for every rule, ADMM's pull against its local steps, and other ways to differ."""
+    every = [_local_steps(rule, rollouts) for rollouts in (1, 6, 15) for rule in AVERAGING]
+    pulls = [
+        _local_steps("admm", rollouts, f", kappa {kappa:g}", kappa=kappa)
         for rollouts in (1, 6, 15)
-        for rule in AVERAGING
-    )
+        for kappa in (0.1, 1.0, 3.0)
+    ]
+    others = [
+        _local_steps(rule, 6, note, target, **changes)
+        for note, target, changes in (
+            (", Acrobot", -100.0, {"env": ACROBOT}),
+            (", conflict", 300.0, {"heterogeneity": "conflict"}),
+        )
+        for rule in ("admm", "fedavg", "fedprox")
+    ]
+    return (*every, *pulls, *others)
 
 
-CARTPOLE = "gymnax:CartPole-v1"
 SUITES: dict[str, Suite] = {
     "quick": Suite(
         env=CARTPOLE,
@@ -135,7 +147,7 @@ SUITES: dict[str, Suite] = {
         env=CARTPOLE,
         # 90 rollouts of each worker.
         plan=Plan(total_steps=368_640, eval_every=122_880, eval_episodes=4, final_episodes=10, greedy=True),
-        cells=_by_local_steps(),
+        cells=_workers_that_differ(),
         target=475,
         settings={"heterogeneity": "physics", "spread": 1.0},
     ),

@@ -59,7 +59,7 @@ def test_the_report_shows_every_algorithm_and_wins_and_losses(results):
     assert "| a3c | a2c | default | 2 |" in page
     assert "random actions" in page
     for name in ("env-steps", "bytes", "seconds", "profile"):
-        assert (results.folder / f"tiny-{name}.png").stat().st_size > 5000
+        assert (results.folder / f"tiny-CartPole-v1-physics-{name}.png").stat().st_size > 5000
     assert json.loads((results.folder / "results.jsonl").read_text().splitlines()[0])["suite"] == "tiny"
 
 
