@@ -11,6 +11,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from admm_jax import cli
 from admm_jax.analysis.ledger import TOPOLOGIES, mean_of
 from admm_jax.analysis.links import LINKS, Link, meeting_rounds, pushing
@@ -31,6 +33,8 @@ class Flags:
     step_seconds: float = 3.2e-4
     """Seconds that one worker computes per environment step, acting and learning. [Pong on two CPU cores: 0.65 s for
     2,048 steps of four workers]"""
+    slowest: float = 1.0
+    """How many times longer the slowest worker computes than the fastest; the others lie evenly between."""
     t_max: tuple[int, ...] = (5, 20)
     """Steps between two pushes of an A3C worker."""
     fetch_every: int = 5
@@ -47,17 +51,22 @@ class Flags:
         for name in ("parameters", "fetch_every", "round_steps"):
             at_least(name, getattr(self, name), 1)
         finite("step_seconds", self.step_seconds, above=0)
+        finite("slowest", self.slowest, low=1)
+
+    def compute(self, workers: int, steps: int) -> list[float]:
+        """Seconds that each worker computes for so many environment steps, [W]."""
+        return [float(factor) * steps * self.step_seconds for factor in np.linspace(1, self.slowest, workers)]
 
 
 def a3c_share(flags: Flags, workers: int, t_max: int, link: Link) -> float:
     """Waiting share of A3C's workers."""
-    compute = [t_max * flags.step_seconds] * workers
+    compute = flags.compute(workers, t_max)
     return pushing(flags.parameters, compute, PUSHES, flags.fetch_every, link).waiting_share
 
 
 def admm_share(flags: Flags, workers: int, link: Link, topology: str) -> float:
     """Waiting share of ADMM's workers, who exchange parameters and second moments."""
-    compute = [flags.round_steps * flags.step_seconds] * workers
+    compute = flags.compute(workers, flags.round_steps)
     return meeting_rounds([2 * flags.parameters], compute, 1, link, topology).waiting_share
 
 

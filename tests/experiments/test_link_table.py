@@ -18,6 +18,14 @@ def test_longer_rollouts_and_faster_links_wait_less():
     assert admm_share(FLAGS, 3, LINKS["1 Gb/s"], "server") < shares[0]
 
 
+def test_who_meets_waits_for_the_slowest_and_who_pushes_does_not():
+    slow = Flags(workers=(5,), parameters=1000, step_seconds=1e-3, slowest=3.0)
+    assert slow.compute(5, 10) == pytest.approx([0.01, 0.015, 0.02, 0.025, 0.03])
+    rack = LINKS["100 Gb/s"]
+    assert admm_share(slow, 5, rack, "ring") == pytest.approx(1 / 3, abs=0.01)
+    assert a3c_share(slow, 5, 20, rack) < 0.01
+
+
 def test_at_the_threshold_workers_wait_nine_tenths():
     bandwidth = bandwidth_for(FLAGS, 3, 5)
     assert a3c_share(FLAGS, 3, 5, Link(1e-5, bandwidth * 0.99)) > 0.9
@@ -35,7 +43,7 @@ def test_it_prints_tables_and_json(capsys):
 
 
 @pytest.mark.parametrize(
-    "settings", [{"workers": (0,)}, {"parameters": 0}, {"step_seconds": 0.0}, {"t_max": (-5,)}, {"fetch_every": 0}]
+    "settings", [{"workers": (0,)}, {"parameters": 0}, {"step_seconds": 0.0}, {"slowest": 0.5}, {"t_max": (-5,)}, {"fetch_every": 0}]
 )
 def test_bad_input_is_refused(settings):
     with pytest.raises(InvalidInput) as caught:
