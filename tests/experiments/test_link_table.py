@@ -43,7 +43,15 @@ def test_it_prints_tables_and_json(capsys):
 
 
 @pytest.mark.parametrize(
-    "settings", [{"workers": (0,)}, {"parameters": 0}, {"step_seconds": 0.0}, {"slowest": 0.5}, {"t_max": (-5,)}, {"fetch_every": 0}]
+    "settings",
+    [
+        {"workers": (0,)},
+        {"parameters": 0},
+        {"step_seconds": 0.0},
+        {"slowest": 0.5},
+        {"t_max": (-5,)},
+        {"fetch_every": 0},
+    ],
 )
 def test_bad_input_is_refused(settings):
     with pytest.raises(InvalidInput) as caught:
