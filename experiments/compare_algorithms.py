@@ -68,7 +68,7 @@ def compare(flags: Flags) -> None:
     if flags.report_only and not results.rows:
         raise InvalidInput("out", str(flags.out), "a folder with results, to report on them")
     for cell, config in configs.items() if not flags.report_only else ():
-        missing = [seed for seed in seeds if not results.has(key(config, suite.plan, seed))]
+        missing = [seed for seed in seeds if not results.has(key(config, suite.plan_of(cell), seed))]
         print(f"{cell.label}: {len(seeds) - len(missing)} of {len(seeds)} seeds are there", flush=True)
         calls = [missing[i : i + flags.seeds_per_call] for i in range(0, len(missing), flags.seeds_per_call)]
         for some in calls:

@@ -54,16 +54,16 @@ def run_cell(
         A row per seed.
     """
     if config.family == "atari":
-        trained = [_in_a_folder(config, suite, seed, folder) for seed in seeds]
+        trained = [_in_a_folder(config, suite.plan_of(cell), seed, folder) for seed in seeds]
     else:
-        together = train_seeds(config, seeds, suite.plan, say)
+        together = train_seeds(config, seeds, suite.plan_of(cell), say)
         trained = [(run, together.ledger, together.seconds_per_round) for run in together.runs]
     return [_row(name, suite, cell, config, *one) for one in trained]
 
 
-def _in_a_folder(config: TrainConfig, suite: Suite, seed: int, folder: Path) -> tuple[SeedRun, Ledger, float]:
+def _in_a_folder(config: TrainConfig, plan: Plan, seed: int, folder: Path) -> tuple[SeedRun, Ledger, float]:
     """Emulators cannot be part of a state: a run of its own, in a folder of its own, gone on with if it is there."""
-    config, plan = replace(config, seed=seed), suite.plan
+    config = replace(config, seed=seed)
     path = folder / f"{config.rule}-{config.loss}-s{seed}-{key(config, plan, seed)}"
     begun = any((path / "checkpoints").glob("[0-9]*"))
     options = RunOptions(
@@ -110,7 +110,7 @@ def _row(
     timings = {link: simulated(ledger, rounds, seconds / config.workers, link) for link in LINKS}
     traffic = ledger.traffic(rounds)
     return {
-        "key": key(config, suite.plan, run.seed),
+        "key": key(config, suite.plan_of(cell), run.seed),
         "suite": name,
         "rule": cell.rule,
         "loss": cell.loss,

@@ -20,7 +20,7 @@ class Cell(NamedTuple):
         rule, loss: by name.
         variant: "default", or what is different.
         changes: settings on top of the suite's; the environment may be one of them.
-        target: mean score that counts as solved, if it is not the suite's.
+        target, plan: mean score that counts as solved, and how long, if they are not the suite's.
     """
 
     rule: str
@@ -28,6 +28,7 @@ class Cell(NamedTuple):
     variant: str = "default"
     changes: tuple[tuple[str, Any], ...] = ()
     target: float | None = None
+    plan: Plan | None = None
 
     @property
     def label(self) -> str:
@@ -76,6 +77,10 @@ class Suite:
             changes |= {"heterogeneity": changes.get("heterogeneity", "physics"), "spread": spread}
         return spelled_out(replace(start, **changes))
 
+    def plan_of(self, cell: Cell) -> Plan:
+        """How long a cell trains."""
+        return self.plan if cell.plan is None else cell.plan
+
     def chosen(self, rules: Sequence[str] = (), losses: Sequence[str] = ()) -> tuple[Cell, ...]:
         """The suite's cells, or those of some rules or losses; pairs that the suite lacks are added.
 
@@ -110,6 +115,17 @@ def _local_steps(rule: str, rollouts: int, note: str = "", target: float | None 
     return Cell(rule, "ppo", f"{16 * rollouts} local steps{note}", settings, target)
 
 
+PONG_PLAN = Plan(total_steps=2_000_000, eval_every=500_000, eval_episodes=8, final_episodes=30)
+
+
+def _jax_pong(rule: str) -> Cell:
+    """64 local steps after each rollout, two rollouts between exchanges."""
+    settings = (("env", "jax-pong"), ("rollouts_per_round", 2))
+    return Cell(
+        rule, "ppo", "128 local steps, JAX Pong", settings, 10, PONG_PLAN._replace(eval_episodes=4, final_episodes=10)
+    )
+
+
 def _workers_that_differ() -> tuple[Cell, ...]:
     """CartPole for every rule, ADMM's pull against its local steps, and other ways to differ."""
     every = [_local_steps(rule, rollouts) for rollouts in (1, 6, 15) for rule in AVERAGING]
@@ -126,7 +142,7 @@ def _workers_that_differ() -> tuple[Cell, ...]:
         )
         for rule in ("admm", "fedavg", "fedprox")
     ]
-    return (*every, *pulls, *others)
+    return (*every, *pulls, *others, *(_jax_pong(rule) for rule in ("admm", "fedavg", "fedprox")))
 
 
 SUITES: dict[str, Suite] = {
@@ -160,7 +176,7 @@ SUITES: dict[str, Suite] = {
     ),
     "jax-pong": Suite(
         env="jax-pong",
-        plan=Plan(total_steps=2_000_000, eval_every=500_000, eval_episodes=8, final_episodes=30),
+        plan=PONG_PLAN,
         cells=(Cell("admm", "ppo"), Cell("gradient", "ppo"), Cell("fedavg", "ppo"), Cell("a3c", "a2c")),
         target=10,
     ),
