@@ -65,6 +65,7 @@ def main(arguments: Sequence[str]) -> None:
         "unfinished": scores.unfinished,
         "mean_length": scores.mean_length,
         "returns": scores.returns,
+        **scores.worker_record,
     }
     if flags.gif is not None:
         result["gif"], result["gif_return"] = (
@@ -74,8 +75,7 @@ def main(arguments: Sequence[str]) -> None:
     if flags.json:
         print(json.dumps(result))
         return
-    low, high = scores.ci95
-    print(f"{policy.config.env}: {scores.mean:.2f} over {scores.episodes} games (95 % CI {low:.2f} to {high:.2f})")
+    print(f"{policy.config.env}: {scores}")
     if flags.gif is not None:
         print(f"recorded a game of return {result['gif_return']:g} in {flags.gif}")
 

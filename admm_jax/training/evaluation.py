@@ -50,6 +50,23 @@ class Scores(NamedTuple):
         """Score there; the mean where environments are all alike."""
         return self.mean if self.by_worker is None else self.by_worker[self.worst_worker]
 
+    @property
+    def worker_record(self) -> dict:
+        """What to record about workers whose environments differ; empty where they are all alike."""
+        if self.by_worker is None:
+            return {}
+        return {
+            "eval_return_by_worker": self.by_worker,
+            "eval_return_worst_worker": self.worst_worker_mean,
+            "worst_worker": self.worst_worker,
+        }
+
+    def __str__(self) -> str:
+        text = f"{self.mean:.2f} over {self.episodes} games (95 % CI {self.ci95[0]:.2f} to {self.ci95[1]:.2f})"
+        if self.by_worker is not None:
+            text += f", worst worker {self.worst_worker}: {self.worst_worker_mean:.2f}"
+        return text
+
     @classmethod
     def of(cls, games: envs.Episodes, workers: int | None = None) -> Scores:
         """Scores of games, each the only one of its environment; ``workers`` if the environments are theirs."""

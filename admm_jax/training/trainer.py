@@ -328,15 +328,12 @@ class Trainer:
                 "unfinished": scores.unfinished,
                 "mean_length": scores.mean_length,
                 "returns": scores.returns,
-                **_by_worker(scores),
+                **scores.worker_record,
             }
         )
         if scores.unfinished:
             self._warn(f"{scores.unfinished} game(s) of the evaluation did not end and do not count")
-        self.progress.message(
-            f"z at {totals.env_steps:,} steps: {scores.mean:.2f} over {scores.episodes} games "
-            f"(95 % CI {scores.ci95[0]:.2f} to {scores.ci95[1]:.2f})"
-        )
+        self.progress.message(f"z at {totals.env_steps:,} steps: {scores}")
         return scores
 
     def _wall_seconds(self) -> float:
@@ -372,7 +369,7 @@ class Trainer:
             "eval_return_mean": scores.mean,
             "eval_return_ci95": list(scores.ci95),
             "eval_episodes": scores.episodes,
-            **_by_worker(scores),
+            **scores.worker_record,
             "steps_to_target": totals.steps_to_target,
             "seconds_to_target": totals.seconds_to_target,
             "wall_seconds": totals.wall_seconds,
@@ -409,17 +406,6 @@ class Trainer:
             self._warn(f"no game was recorded: {error}")
             return
         self.progress.message(f"recorded a game of return {score:g} in {self.folder.path / GIF}")
-
-
-def _by_worker(scores: Scores) -> dict:
-    """What there is to say about workers whose environments differ."""
-    if scores.by_worker is None:
-        return {}
-    return {
-        "eval_return_by_worker": scores.by_worker,
-        "eval_return_worst_worker": scores.worst_worker_mean,
-        "worst_worker": scores.worst_worker,
-    }
 
 
 def _weights(state: TrainState) -> Weights:

@@ -57,7 +57,11 @@ def test_scores_by_worker():
     scores = Scores.of(Episodes(returns, np.ones(6), finished), workers=3)
     assert scores.by_worker == [15, 2, 70]
     assert (scores.worst_worker, scores.worst_worker_mean) == (1, 2)
-    assert Scores.of(Episodes(returns, np.ones(6), finished)).worst_worker is None
+    assert "worst worker 1: 2.00" in str(scores)
+    alike = Scores.of(Episodes(returns, np.ones(6), finished))
+    assert alike.worst_worker is None
+    assert alike.worker_record == {}
+    assert "worker" not in str(alike)
 
 
 @pytest.mark.slow
