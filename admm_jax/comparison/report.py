@@ -32,7 +32,7 @@ def write_report(results: Results) -> Path:
         sections[task].append(row)
     parts = ["# Comparison\n", _preface()]
     for task, rows in sections.items():
-        parts.append(_section(" ".join(task), rows, results.folder))
+        parts.append(_section(" ".join(dict.fromkeys(task)), rows, results.folder))
     page = results.folder / "report.md"
     page.write_text("\n".join(parts))
     return page

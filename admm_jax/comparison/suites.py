@@ -129,6 +129,7 @@ def _jax_pong(rule: str) -> Cell:
 def _workers_that_differ() -> tuple[Cell, ...]:
     """CartPole for every rule, ADMM's pull against its local steps, and other ways to differ."""
     every = [_local_steps(rule, rollouts) for rollouts in (1, 6, 15) for rule in AVERAGING]
+    every.append(_local_steps("gradient", 1))
     pulls = [
         _local_steps("admm", rollouts, f", kappa {kappa:g}", kappa=kappa)
         for rollouts in (1, 6, 15)
