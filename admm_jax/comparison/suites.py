@@ -178,7 +178,11 @@ SUITES: dict[str, Suite] = {
     "jax-pong": Suite(
         env="jax-pong",
         plan=PONG_PLAN,
-        cells=(Cell("admm", "ppo"), Cell("gradient", "ppo"), Cell("fedavg", "ppo"), Cell("a3c", "a2c")),
+        cells=(
+            *(Cell("admm", "ppo"), Cell("gradient", "ppo"), Cell("fedavg", "ppo"), Cell("a3c", "a2c")),
+            # Averaging parameters and averaging gradients may want different rates: as many tries for either.
+            *(Cell(rule, "ppo", f"lr {lr}", (("lr", lr),)) for lr in (2e-3, 5e-4) for rule in ("admm", "gradient")),
+        ),
         target=10,
     ),
     "atari-pong": Suite(
