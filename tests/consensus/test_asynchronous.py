@@ -18,6 +18,12 @@ def descend(z, grads, count):
     return jax.tree.map(lambda a, g: a - LR * g, z, grads), count + 1
 
 
+def tick(rule, pushes, theta, state, order):
+    """One compiled tick."""
+    step = jax.jit(lambda pushes, theta, state, order: rule.tick(pushes, theta, state, order, descend))
+    return step(pushes, theta, state, jnp.asarray(order, jnp.int32))
+
+
 def quadratic_run(rule, centres, ticks, orders, weights=None):
     """Workers with f_i = |x - c_i|^2 / 2 on scalars; states after each tick and reports."""
     centres = jnp.asarray(centres)
@@ -122,14 +128,14 @@ def test_a_push_that_is_not_finite_is_left_out_and_its_worker_fetches():
     rule = A3C(fetch_every=3)
     state = rule.init({"a": jnp.zeros(2)}, 2, optimizer=jnp.int32(0))
     pushes = {"a": jnp.array([[jnp.nan, 1.0], [2.0, -4.0]])}
-    state, report = rule.tick(pushes, state.workers.theta, state, jnp.array([1, 0]), descend)
+    state, report = tick(rule, pushes, state.workers.theta, state, [1, 0])
     np.testing.assert_allclose(state.shared.z["a"], [-0.2, 0.4])
     assert (report.failed, report.applied, report.rejected, report.fetches) == (1, 1, 0, 1)
     np.testing.assert_allclose(state.workers.theta["a"][0], state.shared.z["a"])
     np.testing.assert_allclose(state.workers.theta["a"][1], 0)
     assert state.workers.failures.tolist() == [1, 0]
     assert np.isfinite(report.cosine)
-    state, report = rule.tick({"a": jnp.ones((2, 2))}, state.workers.theta, state, jnp.array([0, 1]), descend)
+    state, report = tick(rule, {"a": jnp.ones((2, 2))}, state.workers.theta, state, [0, 1])
     assert state.workers.failures.tolist() == [0, 0]
     assert state.shared.optimizer == 3
 
@@ -149,7 +155,7 @@ def test_cosine_between_pushes():
     rule = A3C()
     state = rule.init(jnp.zeros(2), 3, optimizer=jnp.int32(0))
     pushes = jnp.array([[1.0, 0.0], [0.0, 1.0], [3.0, 0.0]])
-    _, report = rule.tick(pushes, state.workers.theta, state, jnp.arange(3), descend)
+    _, report = tick(rule, pushes, state.workers.theta, state, [0, 1, 2])
     assert report.cosine == pytest.approx(3 / (1 + 3 + 3))
 
 

@@ -38,6 +38,7 @@ def close(a, b, atol=2e-6):
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=atol), a, b)
 
 
+@pytest.mark.slow
 @every_rule
 def test_states_keep_structure_dtype_and_compiled_program(rule, tree_round, params, targets):
     # A traced function of its own, so that its cache counts these calls alone.

@@ -69,6 +69,7 @@ def test_what_solve_refuses(field, given):
     assert refused.value.field == field
 
 
+@pytest.mark.slow
 def test_the_documented_example_prints_what_it_says(capsys):
     page = (ROOT / "docs" / "consensus.md").read_text()
     (example,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)

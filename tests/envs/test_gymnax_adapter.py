@@ -62,6 +62,7 @@ def test_last_observation_is_gymnaxs_final_one_and_the_next_starts_its_new_episo
     np.testing.assert_allclose(now.observation[0], expected, rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("devices", [2, 4])
 def test_shards_over_devices(devices):
     env = cartpole(limit=5, num_envs=8)

@@ -155,6 +155,7 @@ def aim(params, observation, key):
     return jnp.where(jnp.abs(move) < 0.03, STAY, jnp.where(move > 0.0, UP, DOWN))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("policy", "lowest", "highest"), [(stay, -21.0, -18.0), (wander, -21.0, -18.5), (aim, 15.0, 21.0)]
 )

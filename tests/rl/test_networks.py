@@ -49,6 +49,7 @@ def outputs_and_gradient(network, parameters, observation):
     return jax.grad(scalar, has_aux=True)(parameters)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "shape", "sizes"), CASES.values(), ids=CASES.keys())
 def test_both_implementations_give_the_same_numbers(kind, shape, sizes):
     results = []

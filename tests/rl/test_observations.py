@@ -83,6 +83,7 @@ def test_before_anything_was_seen_images_are_scaled_to_one_and_floats_left_alone
     np.testing.assert_allclose(row, [0.3, -4.0], rtol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "channels"), [("article", (2, 3)), ("nature", (2, 3, 4)), ("mlp", None)])
 def test_networks_take_normalised_images(kind, channels):
     shape = (40, 36, 2)

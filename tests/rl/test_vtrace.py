@@ -90,6 +90,7 @@ def batch():
     )
 
 
+@pytest.mark.slow
 def test_the_loss_reads_nothing_at_invalid_steps(batch):
     loss = VTraceLoss(length=T + 1, gamma=0.9, value_weight=0.3, entropy_weight=0.02)
     logits, value = jnp.ones(((T + 1) * E, 2)) * 0.1, jnp.linspace(-1, 1, (T + 1) * E)

@@ -24,6 +24,7 @@ def summed_over_devices(jaxpr, times: int = 1) -> int:
     return total
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [
