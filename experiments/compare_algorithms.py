@@ -30,6 +30,8 @@ class Flags:
     """Rules to compare. [default: those of the suite]"""
     losses: tuple[str, ...] = ()
     """Losses to compare. [default: those of the suite]"""
+    variants: tuple[str, ...] = ()
+    """Variants to compare, as the report names them. [default: all of the suite]"""
     seeds: int | None = None
     """Seeds of each algorithm. [default: those of the suite]"""
     first_seed: int = 0
@@ -64,6 +66,9 @@ def compare(flags: Flags) -> None:
     cells = suite.chosen(flags.rules, flags.losses)
     if not cells:
         raise InvalidInput("losses", flags.losses, f"ones that suite {flags.suite} has, or together with rules")
+    for variant in flags.variants:
+        one_of("variants", variant, sorted({cell.variant for cell in cells}))
+    cells = tuple(cell for cell in cells if not flags.variants or cell.variant in flags.variants)
     configs = {cell: suite.config(cell, flags.workers, flags.spread) for cell in cells}  # refuses what does not fit
     if flags.report_only and not results.rows:
         raise InvalidInput("out", str(flags.out), "a folder with results, to report on them")

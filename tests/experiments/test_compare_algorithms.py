@@ -17,6 +17,7 @@ from experiments import compare_algorithms
         ({"first_seed": -1}, "first_seed", "at least 0"),
         ({"spread": -0.5}, "spread", ">= 0"),
         ({"suite": "jax-pong", "losses": ("vtrace",)}, "losses", "rules"),
+        ({"suite": "heterogeneous", "variants": ("96 local step",)}, "variants", "did you mean 96 local steps"),
     ],
 )
 def test_bad_input_is_refused(tmp_path, settings, field, words):
@@ -45,6 +46,18 @@ def test_finished_runs_are_not_repeated(tmp_path, monkeypatch, capsys):
     compare_algorithms.compare(compare_algorithms.Flags(seeds=2, first_seed=1, **flags))
     assert asked == []
     assert "2 of 2 seeds are there" in capsys.readouterr().out
+
+
+def test_variants_can_be_chosen(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(compare_algorithms, "run_cell", lambda name, suite, cell, *rest: asked.append(cell) or [])
+    monkeypatch.setattr(compare_algorithms, "write_report", lambda results: results.folder)
+    compare_algorithms.compare(
+        compare_algorithms.Flags(
+            "heterogeneous", rules=("admm,fedprox",), variants=("96 local steps",), out=tmp_path / "out"
+        )
+    )
+    assert [(cell.rule, cell.variant) for cell in asked] == [("admm", "96 local steps"), ("fedprox", "96 local steps")]
 
 
 def test_reporting_needs_results(tmp_path):
