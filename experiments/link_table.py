@@ -7,7 +7,6 @@ python experiments/link_table.py --workers 64 --parameters 9155 --step-seconds 1
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -80,6 +79,11 @@ def bandwidth_for(flags: Flags, workers: int, t_max: int, share: float = 0.9, la
     return 10**low
 
 
+def _steps_per_second(flags: Flags, workers: int, waiting_share: float) -> float:
+    """Environment steps per second of all workers together, who compute for the rest of their time."""
+    return (1 - waiting_share) * sum(1 / seconds for seconds in flags.compute(workers, 1))
+
+
 def table(flags: Flags) -> dict[str, object]:
     waiting = []
     for workers in flags.workers:
@@ -88,6 +92,13 @@ def table(flags: Flags) -> dict[str, object]:
             row |= {f"a3c_t_max_{t}": a3c_share(flags, workers, t, link) for t in flags.t_max}
             row |= {f"admm_{topology}": admm_share(flags, workers, link, topology) for topology in ("server", "ring")}
             waiting.append(row)
+    speeds = [
+        {
+            name: _steps_per_second(flags, row["workers"], value) if isinstance(value, float) else value
+            for name, value in row.items()
+        }
+        for row in waiting
+    ]
     thresholds = [
         {"workers": workers, "t_max": t, "gigabits_per_second": bandwidth_for(flags, workers, t) / 1e9}
         for workers in flags.workers
@@ -98,7 +109,12 @@ def table(flags: Flags) -> dict[str, object]:
         | {f"{t}_megabytes": mean_of(2 * flags.parameters, workers, t).total / 1e6 for t in TOPOLOGIES}
         for workers in flags.workers
     ]
-    return {"waiting_share": waiting, "a3c_waits_90_percent_below": thresholds, "admm_traffic_per_round": traffic}
+    return {
+        "waiting_share": waiting,
+        "steps_per_second": speeds,
+        "a3c_waits_90_percent_below": thresholds,
+        "admm_traffic_per_round": traffic,
+    }
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -112,15 +128,13 @@ def main(arguments: Sequence[str]) -> None:
         print("| " + " | ".join(name.replace("_", " ") for name in rows[0]) + " |")
         print("|" + "---|" * len(rows[0]))
         for row in rows:
-            print("| " + " | ".join(_shown(name, value) for name, value in row.items()) + " |")
+            print("| " + " | ".join(_shown(title, value) for value in row.values()) + " |")
 
 
-def _shown(name: str, value: object) -> str:
+def _shown(title: str, value: object) -> str:
     if not isinstance(value, float):
         return str(value)
-    if "share" in name or "a3c" in name or "admm" in name:
-        return f"{value:.1%}"
-    return f"{value:.3g}" if math.isfinite(value) else "never"
+    return f"{value:.1%}" if title == "waiting_share" else f"{value:,.3g}" if value < 1000 else f"{value:,.0f}"
 
 
 if __name__ == "__main__":

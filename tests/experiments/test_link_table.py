@@ -38,6 +38,8 @@ def test_it_prints_tables_and_json(capsys):
     result = json.loads(capsys.readouterr().out)
     assert [row["link"] for row in result["waiting_share"]] == list(LINKS)
     assert result["admm_traffic_per_round"][0]["all_to_all_megabytes"] == pytest.approx(2 * 8000 / 1e6)
+    waits, speeds = result["waiting_share"][2], result["steps_per_second"][2]
+    assert speeds["admm_ring"] == pytest.approx((1 - waits["admm_ring"]) * 2 / 0.001)
     main(arguments)
     assert "| 2 | 10 Mb/s |" in capsys.readouterr().out
 
