@@ -182,6 +182,10 @@ SUITES: dict[str, Suite] = {
             *(Cell("admm", "ppo"), Cell("gradient", "ppo"), Cell("fedavg", "ppo"), Cell("a3c", "a2c")),
             # Averaging parameters and averaging gradients may want different rates: as many tries for either.
             *(Cell(rule, "ppo", f"lr {lr}", (("lr", lr),)) for lr in (2e-3, 5e-4) for rule in ("admm", "gradient")),
+            # What is noise of one worker cancels in the mean, which therefore moves less than its workers do.
+            Cell("admm", "ppo", "over-relaxed", (("over_relaxation", 1.8),)),
+            Cell("admm", "ppo", "dual first", (("order", "dual_first"),)),
+            Cell("admm", "ppo", "over-relaxed, lr 0.002", (("over_relaxation", 1.8), ("lr", 2e-3))),
         ),
         target=10,
     ),
