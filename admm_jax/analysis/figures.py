@@ -150,7 +150,7 @@ def curves(series: Sequence[Series], xlabel: str, ylabel: str, title: str, path:
         axes.set_xscale("log")
     axes.set(xlabel=xlabel, ylabel=ylabel, title=title)
     axes.grid(alpha=0.3)
-    axes.legend(fontsize=7)
+    _legend(axes)
     figure.savefig(path, dpi=110)
     plt.close(figure)
 
@@ -169,6 +169,11 @@ def profile(scores: Mapping[str, Sequence[float]], title: str, path: Path) -> No
         axes.plot(thresholds, shares, style, color=RULE_COLOURS.get(rule, "grey"), label=label)
     axes.set(xlabel="score of z", ylabel="share of runs above", title=title, ylim=(-0.02, 1.02))
     axes.grid(alpha=0.3)
-    axes.legend(fontsize=7)
+    _legend(axes)
     figure.savefig(path, dpi=110)
     plt.close(figure)
+
+
+def _legend(axes: Axes) -> None:
+    """Beside the curves, which it would hide."""
+    axes.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))

@@ -81,6 +81,7 @@ def _section(suite: str, rows: list[dict], folder: Path) -> str:
         lines.append(f"| {name} | | | | {score:g} |" + " |" * (len(head) - 5))
     lines.append("")
     lines += _inconsistency(groups)
+    groups = _without_ablations(groups)
     for axis in AXES:
         name = f"{suite.replace(' ', '-')}-{axis.replace('_', '-')}.png"
         curves(
@@ -140,6 +141,12 @@ def _reference(group: GroupKey, groups: dict[GroupKey, list[dict]]) -> GroupKey 
         if candidate in groups and candidate != group:
             return candidate
     return group if group[0] == REFERENCE else None
+
+
+def _without_ablations(groups: dict[GroupKey, list[dict]]) -> dict[GroupKey, list[dict]]:
+    """What pictures show: not the variants of variants, unless there is nothing else."""
+    kept = {group: members for group, members in groups.items() if ", " not in group[2]}
+    return kept or groups
 
 
 def _inconsistency(groups: dict[GroupKey, list[dict]]) -> list[str]:
