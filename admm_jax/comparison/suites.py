@@ -130,6 +130,7 @@ def _workers_that_differ() -> tuple[Cell, ...]:
     """CartPole for every rule, ADMM's pull against its local steps, and other ways to differ."""
     every = [_local_steps(rule, rollouts) for rollouts in (1, 6, 15) for rule in AVERAGING]
     every.append(_local_steps("gradient", 1))
+    every.append(_local_steps("admm", 6, ", dual first", order="dual_first"))
     pulls = [
         _local_steps("admm", rollouts, f", kappa {kappa:g}", kappa=kappa)
         for rollouts in (1, 6, 15)
@@ -157,7 +158,12 @@ SUITES: dict[str, Suite] = {
     "cartpole": Suite(
         env=CARTPOLE,
         plan=Plan(total_steps=300_000, eval_every=50_000, eval_episodes=10, final_episodes=30, greedy=True),
-        cells=(*_every_rule(), Cell("gradient", "a2c"), Cell("a3c", "a2c", "t_max 20", (("rollout", 20),))),
+        cells=(
+            *_every_rule(),
+            Cell("gradient", "a2c"),
+            Cell("a3c", "a2c", "t_max 20", (("rollout", 20),)),
+            Cell("admm", "ppo", "dual first", (("order", "dual_first"),)),
+        ),
         target=475,
     ),
     "heterogeneous": Suite(
@@ -186,6 +192,7 @@ SUITES: dict[str, Suite] = {
             Cell("admm", "ppo", "over-relaxed", (("over_relaxation", 1.8),)),
             Cell("admm", "ppo", "dual first", (("order", "dual_first"),)),
             Cell("admm", "ppo", "over-relaxed, lr 0.002", (("over_relaxation", 1.8), ("lr", 2e-3))),
+            Cell("admm", "ppo", "dual first, lr 0.002", (("order", "dual_first"), ("lr", 2e-3))),
         ),
         target=10,
     ),
